@@ -65,7 +65,7 @@ func bench(ctx context.Context, args []string) error {
 	return errors.Join(report.Write(*out), report.Err())
 }
 
-// beside names a program in this one's folder.
+// beside returns a program's path in this program's folder.
 func beside(name string) string {
 	self, err := os.Executable()
 	if err != nil {

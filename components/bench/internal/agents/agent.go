@@ -44,7 +44,7 @@ type Agent struct {
 	spki   []byte
 	cert   tls.Certificate
 	BootID string
-	// Nonces are those that this Boot was given, Spent the one that it was admitted with.
+	// Nonces are the nonces that this Boot received, Spent the one of its admission.
 	Nonces [][]byte
 	Spent  []byte
 	Grant  *admissionv1.Credentials
@@ -90,7 +90,7 @@ func (a *Agent) Restart() error {
 	return nil
 }
 
-// Judge looks at the evidence of a coordinator; nil: nobody does.
+// Judge verifies the evidence of a coordinator; nil: no verification.
 type Judge func(ctx context.Context, ev attest.Evidence, reportData [64]byte) error
 
 // Admit makes one attempt with the coordinator at address.
@@ -153,8 +153,8 @@ func (a *Agent) Admit(ctx context.Context, address string, judge Judge) error {
 	return nil
 }
 
-// errEvidence: the coordinator's evidence is not about this connection, or not genuine.
-// No agent goes on after it, and so no benchmark.
+// errEvidence: the coordinator's evidence is not about this connection, or not genuine. The agent
+// and the benchmark stop after it.
 var errEvidence = errors.New("the coordinator's evidence is not good")
 
 // checkCoordinator gives the cluster ID that the coordinator is of.

@@ -1,5 +1,4 @@
-// Package agents plays the agents of a benchmark: first contact, the exchange of
-// evidence, retries, control sessions and renewals as cadre.dev/agent does them, which
-// must not be imported here. What an agent checks for its own sake costs the
-// coordinators nothing and is checked only now and then.
+// Package agents plays the agents of a benchmark: first contact, the exchange of evidence, retries,
+// control sessions and renewals like cadre.dev/agent, which must not be imported here. An agent's
+// own checks cost the coordinators nothing, and run only now and then.
 package agents

@@ -11,7 +11,7 @@ import (
 	"cadre.dev/attest"
 )
 
-// Evidence is of the CVM as it is, for report data that is told.
+// Evidence is the CVM's present evidence, with its report data.
 func (a *Agent) Evidence(ctx context.Context) (ev attest.Evidence, reportData [64]byte, err error) {
 	copy(reportData[:], a.BootID)
 	ev, err = a.quote(ctx, reportData)

@@ -12,12 +12,12 @@ import (
 	"cadre.dev/overlay/grpcconn"
 )
 
-// ErrEnded: a coordinator said that the Boot's name is spent. An agent ends then; it
-// is the one refusal for good.
+// ErrEnded: a coordinator refused the Boot permanently, because its name is spent. An agent then
+// ends; no other refusal is permanent.
 var ErrEnded = errors.New("refused for good")
 
-// AdmitUntil repeats Admit, each time with a coordinator that pick names, until it
-// succeeds, ctx ends or the Boot is refused for good. told is told of each refusal's code.
+// AdmitUntil repeats Admit, each time with a coordinator that pick names, until it succeeds, ctx
+// ends or the Boot is refused permanently. AdmitUntil calls told with each refusal's code.
 func (a *Agent) AdmitUntil(ctx context.Context, pick func() string, judge Judge, told func(code string)) (tries int, err error) {
 	for tries = 1; ; tries++ {
 		err := a.Admit(ctx, pick(), judge)
@@ -44,8 +44,8 @@ func (a *Agent) AdmitUntil(ctx context.Context, pick func() string, judge Judge,
 	}
 }
 
-// pauseAfter is full jitter over a range that doubles, on top of what the coordinator
-// asked for.
+// pauseAfter is full jitter over a range that doubles, in addition to the coordinator's requested
+// pause.
 func pauseAfter(err error, code string, attempt int) time.Duration {
 	span := policy.RetrySpan(policy.Code(code), attempt)
 	return grpcconn.RetryAfter(err, policy.RetryWait) + rand.N(span) + time.Millisecond //nolint:gosec // jitter is no secret

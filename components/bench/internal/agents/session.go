@@ -132,8 +132,8 @@ func (s *Session) onControl(ctx context.Context, _ overlay.Peer, conns overlay.C
 	tick := time.NewTicker(heartbeat)
 	defer tick.Stop()
 	for sequence := uint64(1); ; sequence++ {
-		// One that comes before the coordinator's view knows this Boot is refused; the next
-		// one is not.
+		// The coordinator refuses a report that arrives before its view knows this Boot, and
+		// accepts the next one.
 		_, _ = service.Report(ctx, &controlv1.ReportRequest{Report: &controlv1.Report{
 			Sequence: sequence, MemberKnown: true, HealthyFor: durationpb.New(time.Since(began)),
 			Member: &controlv1.MemberView{Role: controlv1.Role_ROLE_NONE, Liveness: controlv1.Liveness_LIVENESS_ALIVE, Ready: true, MayDisrupt: true},
@@ -187,7 +187,7 @@ func (s *Session) Renew(ctx context.Context) error {
 	}
 }
 
-// held tells what is in use, as cadre-agent does.
+// held reports the credentials in use, like cadre-agent.
 func (a *Agent) held() *admissionv1.Held {
 	return &admissionv1.Held{TokensId: a.Grant.GetConsul().GetTokensId(), KeepsToken: true}
 }

@@ -1,5 +1,5 @@
-// Package cloud is a platform that says yes at once: it names instances, tells others to
-// boot them, and makes no machine. Coordinators reach it over a unix socket:
+// Package cloud is a platform that accepts every call at once: it names instances, has other
+// processes boot them, and makes no machine. Coordinators reach it over a unix socket:
 //
 //	coordinator ── Client ──► Serve ── Cloud ──► Boot (a fleet of played agents)
 package cloud
@@ -18,15 +18,15 @@ import (
 	"cadre.dev/platform"
 )
 
-// Machine is what is to be booted.
+// Machine is the machine to boot.
 type Machine struct {
 	// Name is the platform's, AppID the application's.
 	Name, AppID string
 	AppCompose  []byte
 }
 
-// Boot starts a machine, or starts it again with what it is to run now, and says its
-// instance id, which stays the same for one name and app. It may be called concurrently.
+// Boot starts a machine, or restarts it with its new content, and returns its instance id, which
+// stays the same for one name and app. It may be called concurrently.
 type Boot func(ctx context.Context, m Machine) (instanceID string, err error)
 
 // Cloud is a platform of machines that are elsewhere. Safe for concurrent use.

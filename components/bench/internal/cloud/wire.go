@@ -14,7 +14,7 @@ import (
 	"cadre.dev/platform"
 )
 
-// call is one call on the wire: what it needs of all arguments.
+// call is one call on the wire, with the union of all arguments.
 type call struct {
 	VMUUID   string
 	AppID    string
@@ -73,7 +73,7 @@ func (c *Cloud) serve(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(out)
 }
 
-// Client is a Cloud in another process. What a Cloud refuses it refuses itself.
+// Client is a Cloud in another process. It returns the refusals of that Cloud.
 type Client struct {
 	*Cloud
 	http *http.Client

@@ -35,9 +35,8 @@ type Server struct {
 	once   sync.Once
 }
 
-// Start runs a server on free ports, with its data and its log in dir. Its settings
-// are those of a coordinator's server, but for TLS and gossip, where it has nobody to
-// talk to.
+// Start runs a server on free ports, with its data and its log in dir. Its settings are a
+// coordinator's, except for TLS and gossip, for which it has no peer.
 func Start(ctx context.Context, binary, dir string) (*Server, error) {
 	var err error
 	for range 3 { // a port may be lost to another process
@@ -132,7 +131,7 @@ func (s *Server) run(ctx context.Context, output *os.File, command ...string) er
 	return <-started
 }
 
-// CPU is what the server has used so far.
+// CPU is the server's CPU time so far.
 func (s *Server) CPU() (time.Duration, error) {
 	used, err := worker.CPUOf(s.pid)
 	if err != nil {

@@ -1,11 +1,11 @@
-// Package fleet plays the agents of a cluster, many in one process, as cadre-agent is seen
-// by coordinators: each is admitted, holds a Session with every coordinator and with the
-// Peers that its map asks for, polls, reports, is woken, follows orders and renews.
+// Package fleet plays the agents of a cluster, many in one process, as coordinators see
+// cadre-agent: each is admitted, holds a Session with every coordinator and with the Peers of its
+// map, polls, reports, is woken, follows orders and renews.
 //
 //	"boot" (name, app, app-compose) ──► member ── admission ──► Sessions ── control loops
 //	                                      ▲ boots again: ordered by the platform, "restart",
-//	                                      │ or told that its Boot has ended
+//	                                      │ or after the end of its Boot
 //
-// What is in a CVM beside the agent is left out, and Peers' ports are: nothing listens on
-// the virtual addresses of so many in one place.
+// The other programs of a CVM are left out, and so are Peers' ports: nothing listens on the virtual
+// addresses of so many members in one place.
 package fleet

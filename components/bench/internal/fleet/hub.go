@@ -33,7 +33,7 @@ const (
 	poll = time.Minute
 	// heartbeat is the longest time between two reports; jittered downwards by a quarter.
 	heartbeat = 5 * time.Second
-	// callLimit bounds one call, pause comes after one that failed.
+	// callLimit bounds one call, pause follows a failed one.
 	callLimit     = 5 * time.Second
 	pause         = 500 * time.Millisecond
 	farewellLimit = time.Second
@@ -76,7 +76,7 @@ type session struct {
 	client        controlv1.CoordinatorServiceClient
 	fetch, report chan struct{} // capacity 1
 
-	held    peermap.Known  // of the fetch loop: the map as this coordinator told it
+	held    peermap.Known // of the fetch loop: this coordinator's map
 	version atomic.Uint64 // of held
 	said    said          // of the report loop
 }
@@ -210,7 +210,7 @@ func (h *hub) takePeers(term, version uint64, list []*controlv1.Peer) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if term < h.term || term == h.term && version < h.version {
-		return nil // another coordinator told a newer one
+		return nil // another coordinator sent a newer one
 	}
 	out := make([]overlay.Peer, 0, len(list))
 	members := 0
@@ -238,8 +238,8 @@ func (h *hub) takePeers(term, version uint64, list []*controlv1.Peer) error {
 	return nil
 }
 
-// tell reports that all is well and every order was followed at once; when nothing changed
-// since this coordinator took a report, that it holds.
+// tell reports a healthy member that has followed every order. If nothing changed since this
+// coordinator's last report, it reports only that.
 func (s *session) tell(ctx context.Context) error {
 	h := s.hub
 	h.mu.Lock()
@@ -277,7 +277,7 @@ func (s *session) tell(ctx context.Context) error {
 	return nil
 }
 
-// content is what makes one report other than another here, said what a coordinator took.
+// content distinguishes reports here; said is the content that a coordinator has accepted.
 type (
 	content struct {
 		term, version uint64

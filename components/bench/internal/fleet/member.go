@@ -29,7 +29,7 @@ type member struct {
 	cut  context.CancelFunc   // ends the present Boot; guarded by mu
 }
 
-// seen is what became of the present Boot.
+// seen is the history of the present Boot.
 type seen struct {
 	Since    time.Time // the Boot's begin
 	Admitted time.Time
@@ -120,7 +120,7 @@ func (m *member) live(ctx context.Context) error {
 	}
 	all.Go(func() { h.renew(ctx) })
 	<-ctx.Done()
-	// Whatever ended this Boot, the next one begins.
+	// After any end of this Boot, the next one begins.
 	return nil
 }
 
@@ -169,7 +169,7 @@ func (m *member) noteOrder(id string) {
 	}
 }
 
-// State is how one member stands.
+// State is the state of one member.
 type State struct {
 	Slot string
 	// Coordinators and Members count the Sessions that are up, Map the Peers of the map

@@ -28,7 +28,7 @@ type Config struct {
 	Cloud string
 	// Routes of coordinators by server name.
 	Routes map[string][]string
-	// OnlyCoordinators takes no other Peers from the map, for maps that name everybody.
+	// OnlyCoordinators takes no other Peers from the map, for maps that name every member.
 	OnlyCoordinators bool
 }
 
@@ -138,7 +138,7 @@ func (f *fleet) boot(machine cloud.Machine) (instanceID string, err error) {
 	return m.agent.InstanceID(), nil
 }
 
-// Order is an Operation that a member was told of.
+// Order is an Operation that a member received.
 type Order struct {
 	Group, Slot, Operation string
 	At                     time.Time

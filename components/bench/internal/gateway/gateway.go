@@ -93,7 +93,7 @@ func (g *Gateway) pass(front net.Conn) {
 	if len(there) == 0 {
 		return
 	}
-	// As a gateway does that knows who is healthy: the next one when nobody answers.
+	// Like a gateway with health checks: the next backend when one does not answer.
 	var back net.Conn
 	for _, i := range rand.Perm(len(there)) {
 		var err error
@@ -118,7 +118,7 @@ func (g *Gateway) pass(front net.Conn) {
 // inside the kernel would hold a pipe, two files, for each way of each.
 const copySize = 2 << 10
 
-// oneWay copies and passes the end on; what breaks ends both ways.
+// oneWay copies and passes the end on; an error ends both directions.
 func oneWay(to, from net.Conn) {
 	_, err := io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, copySize))
 	if half, ok := to.(*net.TCPConn); ok && err == nil {

@@ -82,8 +82,8 @@ func Run(ctx context.Context, o Options) (figures.Result, error) {
 	}}, nil
 }
 
-// measure is what one of many decisions costs in the mean: time with the garbage that it
-// makes collected, and the memory that it asks for, whether or not that is free again.
+// measure is the mean cost of one of many decisions: time with the collection of its garbage, and
+// all allocated memory, freed or not.
 func measure(slots int, kind string, spend time.Duration) cost {
 	world := rollouttest.Busy(slots, kind)
 	runtime.GC()

@@ -1,4 +1,4 @@
-// Package program is what the programs of the benchmarks have in common.
+// Package program has the common parts of the benchmarks' programs.
 package program
 
 import (

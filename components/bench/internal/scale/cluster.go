@@ -29,15 +29,16 @@ const (
 	replicas = 3
 	// gatewayAddress and pccsAddress are of the lab's own internet.
 	gatewayAddress, pccsAddress = "10.213.0.1:443", "10.213.0.1:8081"
-	// filesPerAgent is what one of a fleet has open: three Sessions with coordinators and two
-	// with members, each with both ends of its way through the gateway, and a listener.
+	// filesPerAgent is the number of open files of one agent of a fleet: three Sessions with
+	// coordinators and two with members, each with both ends of its way through the gateway, and a
+	// listener.
 	filesPerAgent = 15
 )
 
 // cluster is all that runs.
 type cluster struct {
 	options Options
-	dir     string // on the disk; memory is the one that is not
+	dir     string // on the disk; memory is the field in memory
 	memory  string
 	lab     *natlab.Lab
 	hosts   [replicas]*natlab.Host
@@ -142,8 +143,8 @@ func (c *cluster) folder(in string) (string, error) {
 	return dir, err
 }
 
-// places gives each coordinator a machine in the lab, and tells where the gateway finds
-// them and how the platform lists them.
+// places gives each coordinator a machine in the lab, and returns the gateway's routes to them and
+// the platform's list of them.
 func (c *cluster) places(hardware *attestsim.Cloud) (routes map[string][]string, there []platform.Instance, err error) {
 	gateway := overlay.Gateway{Domain: world.Domain}
 	routes = map[string][]string{}
@@ -182,8 +183,8 @@ func (c *cluster) serveCloud(ctx context.Context, there []platform.Instance) err
 	return nil
 }
 
-// fleetOf is the process that plays a machine: one for all of a group, whose members find each
-// other there, but for the large one's, which open no Sessions unasked.
+// fleetOf is the process that plays a machine. All members of a group share one process and find
+// each other there, except the large group's, which open no Sessions on their own.
 func (c *cluster) fleetOf(machine string) *worker.Process {
 	sum := fnv.New32a()
 	name := machine[:max(0, strings.LastIndexByte(machine, '-'))]

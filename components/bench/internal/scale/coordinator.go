@@ -40,7 +40,7 @@ type coordinatorConfig struct {
 	Gateway, Guest, Cloud string
 }
 
-// health is what /healthz tells.
+// health is the answer of /healthz.
 type health struct {
 	Slot    string `json:"slot"`
 	Records bool   `json:"records"`
@@ -149,7 +149,7 @@ func get(ctx context.Context, url, token string, out any) error {
 	return json.NewDecoder(resp.Body).Decode(out)
 }
 
-// ask is get for who reads the answer; its body is to be closed.
+// ask is get for callers that read the answer; they must close its body.
 func ask(ctx context.Context, url, token string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -159,9 +159,9 @@ func ask(ctx context.Context, url, token string) (*http.Response, error) {
 	return http.DefaultClient.Do(req)
 }
 
-// ownMemory is what this process has of the machine, and what of it is in use.
+// ownMemory is this process's memory, and the part of it in use.
 func ownMemory() (memory, error) {
-	runtime.GC() // what is in use is known after a collection only
+	runtime.GC() // the memory in use is known only after a collection
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(sample)
 	text, err := os.ReadFile("/proc/self/statm")
@@ -175,7 +175,7 @@ func ownMemory() (memory, error) {
 	return memory{RSS: resident * uint64(os.Getpagesize()), Live: sample[0].Value.Uint64()}, nil
 }
 
-// profile says what the CPU of a coordinator and of its Consul server goes into.
+// profile records the CPU use of a coordinator and of its Consul server, by function.
 type profile struct {
 	// Path of the files, which get an ending each.
 	Path    string

@@ -120,8 +120,8 @@ func percentile(sorted []float64, p int) float64 {
 	return sorted[min(len(sorted)-1, len(sorted)*p/100)]
 }
 
-// takeover ends the leader in a way and measures until another Term has a leader, as those
-// who are left read it.
+// takeover ends the leader by end and measures until another Term has a leader, according to the
+// remaining coordinators.
 func (c *cluster) takeover(ctx context.Context, kind string, end func(leader int) error) (float64, error) {
 	// Groups that still roll, and agents that come back to a coordinator that was away, take
 	// what there is of a small machine.

@@ -47,7 +47,7 @@ func (c *cluster) operator(n int) (*operator, error) {
 
 func (o *operator) close() { _ = o.conn.Close() }
 
-// apply writes a spec; what is not available yet is asked for again.
+// apply writes a spec, and retries while the API is not available yet.
 func (o *operator) apply(ctx context.Context, name string, spec []byte) error {
 	ctx, cancel := context.WithTimeout(metadata.AppendToOutgoingContext(ctx, "x-consul-token", operatorToken), time.Minute)
 	defer cancel()
@@ -76,7 +76,7 @@ const largeGroup = "large"
 // groupName is the name of group i.
 func groupName(i int) string { return fmt.Sprintf("g%05d", i) }
 
-// specOf is what an operator wants of a group; another release rolls it.
+// specOf is an operator's spec of a group; another release rolls it.
 func specOf(name string, slots int, release string) ([]byte, error) {
 	none := 0
 	return json.Marshal(group.Spec{

@@ -17,7 +17,7 @@ import (
 	"cadre.dev/lab/worker"
 )
 
-// outsideName is the role of what coordinators find around them.
+// outsideName is the role of the coordinators' environment.
 const outsideName = "outside"
 
 // outsideConfig of it.

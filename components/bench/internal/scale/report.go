@@ -25,7 +25,7 @@ type grown struct {
 	seconds float64
 }
 
-// large is what was seen with one large group in the cluster.
+// large are the observations with one large group in the cluster.
 type large struct {
 	grown float64 // seconds; 0: it was not measured
 	idle  idle

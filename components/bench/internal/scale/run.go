@@ -18,14 +18,14 @@ import (
 type Options struct {
 	// Sizes are numbers of agents, growing.
 	Sizes []int
-	// Window is how long an idle cluster is looked at.
+	// Window is how long an idle cluster is observed.
 	Window time.Duration
 	// Fleets is how many processes play agents.
 	Fleets int
 	// Only measures the parts that match; nil: all. Their names are idle, storm, orders,
 	// large, takeovers.
 	Only *regexp.Regexp
-	// OnlyCoordinators opens no Sessions between members, whatever the peer maps ask for.
+	// OnlyCoordinators opens no Sessions between members, whatever their peer maps contain.
 	OnlyCoordinators bool
 	// Orders is how many groups roll, one each OrderEvery.
 	Orders     int
@@ -53,7 +53,7 @@ func Roles() map[string]worker.Role {
 
 func (o Options) wants(part string) bool { return o.Only == nil || o.Only.MatchString(part) }
 
-// Run measures everything. What failed is in the error; the figures of the rest are good.
+// Run measures everything. The error lists failures; the other figures are valid.
 func Run(ctx context.Context, options Options) (figures.Result, error) {
 	r := &results{}
 	if !options.wants("large") {
@@ -78,7 +78,7 @@ func (c *cluster) measure(ctx context.Context, r *results) error {
 	grown := true
 	for _, size := range c.options.Sizes {
 		if err := c.size(ctx, size, r); err != nil {
-			// Nothing is known of larger ones, and specs would wait for what is under way.
+			// Larger sizes stay unmeasured, and their specs would wait for the open rollouts.
 			r.fail("%d agents, and all figures of that size and of larger ones: %w", size, err)
 			grown = false
 			break

@@ -55,8 +55,8 @@ func (c *cluster) grow(ctx context.Context, n int) (took time.Duration, err erro
 // growthProfile is how long each look at the growing leader takes.
 const growthProfile = 20
 
-// watchGrowth notes what the growth to so many Slots costs, until the answer is called, which
-// tells it; with a profile of it now and then, where profiles are wanted.
+// watchGrowth records the cost of the growth to so many Slots, until its result is called, which
+// returns the cost. It takes a profile now and then, where profiles are wanted.
 func (c *cluster) watchGrowth(ctx context.Context, to int) (end func(), err error) {
 	leader, _, err := c.ready(ctx, time.Minute)
 	if err != nil {
@@ -86,7 +86,7 @@ func (c *cluster) watchGrowth(ctx context.Context, to int) (end func(), err erro
 	}, nil
 }
 
-// spent is what was used from one moment to another.
+// spent is the use between two moments.
 func spent(before, after usage, leader int) (out costs) {
 	took := after.at.Sub(before.at).Seconds()
 	cores := func(a, b time.Duration) float64 { return (b - a).Seconds() / took }
@@ -237,8 +237,8 @@ func (c *cluster) settle(ctx context.Context) error {
 
 // costs are what a while took.
 type costs struct {
-	// Leader, Followers, Consul and Agents are cores: of the leader's process, the mean of
-	// the others, of the leader's Consul server, of what plays the agents.
+	// Leader, Followers, Consul and Agents are cores: of the leader's process, the mean of the
+	// others, of the leader's Consul server, of the processes that play agents.
 	Leader, Followers, Consul, Agents float64
 	// Busy is the share of the machine in use.
 	Busy float64
@@ -250,7 +250,7 @@ func (c costs) String() string {
 	return fmt.Sprintf("leader %.3f, followers %.3f, consul %.3f, agents %.2f; machine %.0f %% busy; %.1f writes/s", c.Leader, c.Followers, c.Consul, c.Agents, c.Busy*100, c.Writes)
 }
 
-// idle is what a size costs when nothing happens.
+// idle is the cost of a size without any events.
 type idle struct {
 	costs
 	Slots int
@@ -360,7 +360,7 @@ func childrenOf(pid int) ([]int, error) {
 	return out, nil
 }
 
-// machineTime is what all CPUs spent at work, and in all, in ticks.
+// machineTime is the busy time and the total time of all CPUs, in ticks.
 func machineTime() (busy, all float64, err error) {
 	file, err := os.Open("/proc/stat")
 	if err != nil {

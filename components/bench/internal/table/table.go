@@ -1,5 +1,4 @@
-// Package table makes the one table of what all benchmarks measured beside what was
-// wanted, docs/performance.md.
+// Package table makes the table of all benchmarks' figures with their targets, docs/performance.md.
 package table
 
 import (
@@ -40,9 +39,9 @@ func Load(dir string) ([]figures.Result, error) {
 	return results, nil
 }
 
-// Document is docs/performance.md: wanted and reached side by side, misses shown. A section
-// of the page as it stands whose benchmark has no result here stays: nobody runs all of them on
-// one day. Sections are sorted by name.
+// Document is docs/performance.md: targets and results side by side, misses shown. A section of the
+// present page stays while its benchmark has no result here: the benchmarks run on different days.
+// Sections are sorted by name.
 func Document(page string, results []figures.Result, date time.Time) string {
 	sections := sectionsOf(page)
 	for _, r := range results {

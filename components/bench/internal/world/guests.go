@@ -58,7 +58,7 @@ func StartMachines(ctx context.Context, cloud *attestsim.Cloud, dir string, coor
 	return m, nil
 }
 
-// SetLatency is what a quote takes from now on. Each machine makes one at a time.
+// SetLatency sets the duration of a quote. Each machine makes one at a time.
 func (m *Machines) SetLatency(d time.Duration) { m.latency.Store(int64(d)) }
 
 // Quotes is how many quotes the coordinators' machines made since the last call.

@@ -20,12 +20,12 @@ import (
 const (
 	// Cluster is the name of the cluster, and Domain what its gateway routes by.
 	Cluster = "bench"
-	// ClusterID is the one of all coordinators.
+	// ClusterID is the cluster ID of all coordinators.
 	ClusterID = "0123456789abcdef0123456789abcdef"
 	Domain    = "gw.bench"
 	// CoordinatorApp is the application of the coordinators.
 	CoordinatorApp = "cccccccccccccccccccccccccccccccccccccccc"
-	// OSImage is what all machines run.
+	// OSImage is the image of all machines.
 	OSImage = "dstack-0.5.11"
 	// PerGroup is how many Slots a group has.
 	PerGroup = 5
@@ -37,11 +37,11 @@ type Slot struct {
 	Ordinal     int
 	AppID, VIP  string
 	Seed        []byte
-	// Compose is what its CVM is measured with; nil: AppCompose of the group.
+	// Compose is the measured document of its CVM; nil: AppCompose of the group.
 	Compose []byte
 }
 
-// AppCompose is what the Slot's CVM is measured with.
+// AppCompose is the measured document of the Slot's CVM.
 func (s Slot) AppCompose() []byte {
 	if s.Compose != nil {
 		return s.Compose
@@ -69,7 +69,7 @@ func (s Slot) Boot(cloud *attestsim.Cloud) (*attestsim.Guest, error) {
 	return cloud.Boot(attestsim.BootConfig{AppID: s.AppID, AppCompose: s.AppCompose(), InstanceIDSeed: s.Seed, OSImage: OSImage})
 }
 
-// AppCompose is what the CVMs of a group are measured with.
+// AppCompose is the measured document of a group's CVMs.
 func AppCompose(groupName string) []byte {
 	raw, err := json.Marshal(map[string]any{
 		"manifest_version": 2, "name": groupName, "runner": "docker-compose", "docker_compose_file": compose(groupName),
@@ -96,7 +96,7 @@ func compose(groupName string) string {
 	return b.String()
 }
 
-// spec is what an operator wanted of a group.
+// spec is an operator's spec of a group.
 func spec(groupName string) group.Spec {
 	return group.Spec{
 		Name: groupName, Platform: "phala", Replicas: PerGroup,
@@ -171,8 +171,8 @@ func records(slot Slot, instance string) ([]store.Op, error) {
 	return append(ops, allowed, bound), err
 }
 
-// EndLeases leaves the leases of all Boots as keepers do that hear nobody any more, also of
-// keepers that have ended, and removes the nonces that were spent, as the leader does in time.
+// EndLeases leaves the leases of all Boots like keepers that no longer hear a Boot, also of keepers
+// that have ended, and removes the spent nonces, as the leader does in time.
 func EndLeases(ctx context.Context, s *store.Consul) error {
 	leases, _, err := s.List(ctx, store.BootLeasePrefix)
 	if err != nil {

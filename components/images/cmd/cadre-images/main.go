@@ -197,7 +197,7 @@ func table(w io.Writer, results []build.Result) {
 	_ = t.Flush()
 }
 
-// try runs every image of the layout that a recipe stands behind.
+// try runs every image of the layout that has a recipe.
 func try(ctx context.Context, f flags, w io.Writer) error {
 	if err := boot.Sandbox(ctx); err != nil {
 		return err

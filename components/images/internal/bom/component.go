@@ -23,7 +23,7 @@ type Component struct {
 	URL string
 	// SHA256 is that of the file that it came as; empty for a Go module.
 	SHA256 string
-	// Licence is an SPDX expression; empty is not known. Comment is what was found then.
+	// Licence is an SPDX expression; empty is unknown. Comment names the found texts.
 	Licence, Comment string
 	// In is the program that a Go module is part of; empty for others.
 	In string

@@ -18,9 +18,9 @@ var known = map[string]string{
 	"cc0-1.0": "CC0-1.0", "openssl": "OpenSSL", "openldap-2.8": "OLDAP-2.8", "python-2.0": "Python-2.0", "unicode": "Unicode-DFS-2016",
 }
 
-// Copyright reads a machine-readable copyright file (DEP 5). The expression names every
-// licence of every file, joined with AND; it is empty when one has no name in SPDX, and the
-// comment lists the names as they stand.
+// Copyright reads a machine-readable copyright file (DEP 5). The expression names every licence of
+// every file, joined with AND. It is empty when a licence has no name in SPDX, and the comment
+// lists the file's names.
 func Copyright(text []byte) (expression, comment string) {
 	if len(text) == 0 {
 		return "", "the package has no copyright file"
@@ -94,7 +94,7 @@ func Texts(texts [][]byte) (expression, comment string) {
 			continue
 		}
 		for _, m := range cover.Match {
-			// A grant of patents beside a licence has no name in SPDX.
+			// A grant of patents in addition to a licence has no name in SPDX.
 			if !strings.HasPrefix(m.ID, "GooglePatent") && !slices.Contains(ids, m.ID) {
 				ids = append(ids, m.ID)
 			}
@@ -108,7 +108,7 @@ func Texts(texts [][]byte) (expression, comment string) {
 	case len(ids) == 0:
 		return "", "its licence text is none that is known"
 	case unknown > 0:
-		// A NOTICE beside a licence is the usual case.
+		// A NOTICE in addition to a licence is the usual case.
 		return strings.Join(ids, " AND "), "beside texts that are no known licence"
 	}
 	return strings.Join(ids, " AND "), ""

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// ProvenanceType is the media type of what Provenance returns.
+// ProvenanceType is the media type of the result of Provenance.
 const ProvenanceType = "application/vnd.in-toto+json"
 
 // Input is something that the build read.
 type Input struct {
-	// Name says what it is, URI where the world knows it; either may be empty.
+	// Name is its local name, URI its public one; either may be empty.
 	Name, URI string
 	// SHA256 is in hex.
 	SHA256 string
@@ -20,7 +20,7 @@ type Input struct {
 
 // Build says how an image was made.
 type Build struct {
-	// Image is the recipe's name, Version the tag and what our programs say of themselves.
+	// Image is the recipe's name, Version the tag and the programs' own version.
 	Image, Version string
 	// Source is the state of the repository; empty is not known.
 	Source string
@@ -40,8 +40,8 @@ type descriptor struct {
 	Digest digestSet `json:"digest"`
 }
 
-// Provenance writes an in-toto statement with a SLSA provenance predicate (version 1).
-// It is not signed: it says what to build to get the digest, and anyone can.
+// Provenance writes an in-toto statement with a SLSA provenance predicate (version 1). It is not
+// signed: it states the inputs of a build with this digest, which anyone can repeat.
 func Provenance(s Subject, b Build) ([]byte, error) {
 	var inputs []descriptor
 	for _, i := range b.Inputs {

@@ -13,7 +13,7 @@ import (
 	"github.com/spdx/tools-golang/spdx/v2/v2_3"
 )
 
-// SPDXType is the media type of what SPDX returns.
+// SPDXType is the media type of the result of SPDX.
 const SPDXType = "application/spdx+json"
 
 const unknown = "NOASSERTION"
@@ -24,7 +24,7 @@ type Subject struct {
 	Name, Digest string
 	// Time is that of the image, and so of the document.
 	Time time.Time
-	// Licence is what the recipe says of the image as a whole; empty is nothing.
+	// Licence is the recipe's licence of the image as a whole; empty is none.
 	Licence string
 }
 

@@ -25,7 +25,7 @@ import (
 // ErrNoSandbox means that images cannot be run here.
 var ErrNoSandbox = errors.New("no sandbox here (bwrap, as root or with unprivileged user namespaces)")
 
-// Sandbox tells whether images can be run here.
+// Sandbox reports whether images can be run here.
 func Sandbox(ctx context.Context) error {
 	if out, err := exec.CommandContext(ctx, "bwrap", "--unshare-all", "--unshare-user", "--ro-bind", "/", "/", "true").CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %w %s", ErrNoSandbox, err, bytes.TrimSpace(out))
@@ -139,7 +139,7 @@ func unpackFile(root *os.Root, h *tar.Header, r io.Reader) error {
 	name := strings.TrimSuffix(h.Name, "/")
 	switch h.Typeflag {
 	case tar.TypeDir:
-		// Modes of folders are for owners, who are not set here.
+		// Modes of folders matter for owners, which are not set here.
 		if err := root.Mkdir(name, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 			return err
 		}

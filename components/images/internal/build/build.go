@@ -172,7 +172,7 @@ func prepare(o Options) (*run, []*recipe.Recipe, error) {
 	}, wanted, nil
 }
 
-// needed are the recipes of the images and what they stand on, lowest first.
+// needed are the recipes of the images and of their bases, lowest first.
 func (r *run) needed(wanted []*recipe.Recipe) []*recipe.Recipe {
 	names := map[string]bool{}
 	for _, w := range wanted {

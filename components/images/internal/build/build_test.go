@@ -190,7 +190,7 @@ func TestTheSameSourcesGiveTheSameDigest(t *testing.T) {
 	}
 }
 
-// A second build of the same is none; what changed an input, or the layout, is built again.
+// A second build of the same inputs does nothing; a changed input or layout is built again.
 func TestNothingIsBuiltTwice(t *testing.T) {
 	root, cache := filepath.Join(t.TempDir(), "r"), t.TempDir()
 	repository(t, root, cache)

@@ -13,7 +13,7 @@ import (
 	"cadre.dev/images/internal/tree"
 )
 
-// libraries is where the loader of the distribution looks by itself.
+// libraries are the folders that the distribution's loader searches by default.
 var libraries = []string{"usr/lib/x86_64-linux-gnu", "usr/lib"}
 
 // missingLibraries finds programs and libraries of a layer that need a library which no
@@ -66,7 +66,7 @@ func parse(r io.ReaderAt, name string) (needed, folders []string, err error) {
 	if needed, err = f.ImportedLibraries(); err != nil || len(needed) == 0 {
 		return nil, nil, nil // static: it has no dynamic section
 	}
-	// Libraries of a wheel lie together: what loads one has loaded those beside it.
+	// Libraries of a wheel are in one folder: a loaded library has its neighbours loaded.
 	folders = []string{path.Dir(name)}
 	for _, tag := range []elf.DynTag{elf.DT_RPATH, elf.DT_RUNPATH} {
 		paths, _ := f.DynString(tag)

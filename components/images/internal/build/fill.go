@@ -51,7 +51,7 @@ func (r *run) fill(ctx context.Context, l *layer) error {
 	return bytecode.Compile(ctx, l.tree, l.recipe.Bytecode)
 }
 
-// links come first: what packages have below them goes where they lead.
+// links come first: files of packages below them go to their targets.
 func (r *run) links(l *layer) error {
 	for _, link := range l.recipe.Links {
 		if err := l.tree.Put(tree.Entry{Path: link.Path, Kind: tree.Symlink, Target: link.Target, Origin: origin(l.recipe)}); err != nil {
@@ -119,7 +119,7 @@ func text(t *tree.Tree, name string) []byte {
 	return data
 }
 
-// layout is where the image's Python looks for what wheels have.
+// layout is where the image's Python looks for the files of wheels.
 func (r *run) layout() wheel.Layout {
 	return wheel.Layout{Site: "usr/local/lib/python" + r.set.Pins.Python + "/dist-packages", Scripts: "usr/local/bin", Python: "/usr/bin/python3"}
 }

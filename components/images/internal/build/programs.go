@@ -79,7 +79,7 @@ func (r *run) locked(ctx context.Context, one *recipe.Recipe, s program.Source) 
 }
 
 func (r *run) provide(ctx context.Context, lock recipe.Binary, s program.Source) error {
-	// What scripts/tools.sh has built is the same program, when it is.
+	// A program that scripts/tools.sh has built is the same program, if its digest matches.
 	ready := filepath.Join(r.Root, ".tools/bin", s.Name)
 	if sum, _, err := fetch.Digest(ready); err != nil || sum != lock.SHA256 || r.Rebuild {
 		r.Say("building " + s.Name + " from its Go module; once, can take minutes")
@@ -100,7 +100,7 @@ func (r *run) provide(ctx context.Context, lock recipe.Binary, s program.Source)
 	return nil
 }
 
-// allNotices reads the licences of what programs are made of.
+// allNotices reads the licences of the programs' modules.
 func (r *run) allNotices(ctx context.Context, recipes []*recipe.Recipe) error {
 	for _, one := range recipes {
 		for _, p := range one.Programs {

@@ -21,20 +21,20 @@ import (
 	"cadre.dev/images/internal/recipe"
 )
 
-// stampEnding names the file beside a layout that says what the layout was made of.
+// stampEnding names the file next to a layout that lists the layout's inputs.
 const stampEnding = "-stamp.json"
 
-// stamp is what a build left behind. While everything that images follow from is the same,
-// and the layout is as it was written, there is nothing to build.
+// stamp records a finished build. While the inputs are the same, and the layout is as it was
+// written, there is nothing to build.
 type stamp struct {
-	// Inputs is a digest of what the images follow from, Layout of what was written.
+	// Inputs is a digest of the images' inputs, Layout of the written layout.
 	Inputs  string   `json:"inputs"`
 	Layout  string   `json:"layout"`
 	Results []Result `json:"results"`
 }
 
-// inputs is a digest of all that decides what is written: this program, recipes, locks and
-// pins, our licence, the programs, and what was asked for.
+// inputs is a digest of all inputs of the written layout: this program, recipes, locks and pins,
+// our licence, the programs, and the request.
 func (r *run) inputs(wanted []*recipe.Recipe) (string, error) {
 	h := sha256.New()
 	self, err := os.Executable()
@@ -73,8 +73,8 @@ func say(w io.Writer, texts ...string) {
 	}
 }
 
-// written is a digest of a layout and of what is said about its images: the index, and the
-// names and sizes of all files; blobs are named by their digests.
+// written is a digest of a layout and of the documents about its images: the index, and the names
+// and sizes of all files; blobs are named by their digests.
 func written(dir string) (string, error) {
 	h := sha256.New()
 	index, err := os.ReadFile(filepath.Join(dir, "index.json"))
@@ -136,8 +136,8 @@ func (r *run) removeStamp() error {
 	return nil
 }
 
-// programFolder is where our programs are built. What is there already and is current is
-// not linked again. One build at a time has it.
+// programFolder is the folder in which our programs are built. A present, current program is not
+// linked again. One build at a time holds the folder.
 func (r *run) programFolder(ctx context.Context) (dir string, release func(), err error) {
 	dir = r.Out + "-programs"
 	if r.Fresh {
@@ -152,7 +152,7 @@ func (r *run) programFolder(ctx context.Context) (dir string, release func(), er
 	return dir, release, err
 }
 
-// hold waits until nobody else holds a file.
+// hold waits until no other process holds a file.
 func hold(ctx context.Context, path string) (release func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

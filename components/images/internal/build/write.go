@@ -24,7 +24,7 @@ const (
 	provenanceEnding = ".provenance.json"
 )
 
-// write makes the images of their layers, with what is said about them.
+// write makes the images of their layers, with the documents about them.
 func (r *run) write(wanted []*recipe.Recipe) ([]Result, error) {
 	var named []oci.Named
 	var results []Result
@@ -117,7 +117,7 @@ func (r *run) image(w *recipe.Recipe, chain []*layer) (*oci.Image, error) {
 	return oci.New(config, blobs, labels)
 }
 
-// about writes the documents about an image, into the layout and beside it.
+// about writes the documents about an image, into the layout and next to it.
 func (r *run) about(n oci.Named, w *recipe.Recipe, chain []*layer, dir string) ([]*oci.Image, error) {
 	subject := bom.Subject{Name: n.Ref, Digest: n.Image.Descriptor.Digest.String(), Time: newest(chain), Licence: w.Licenses}
 	var components []bom.Component

@@ -69,7 +69,7 @@ func run(ctx context.Context, root string, folders []string) error {
 	}
 	args := []string{
 		"--unshare-all", "--die-with-parent", "--new-session", "--clearenv",
-		// What the compiler itself imports must not be kept on the way, with its time.
+		// The compiler's own imports must not be cached on the way, with their times.
 		"--setenv", "PYTHONDONTWRITEBYTECODE", "1", "--setenv", "PYTHONHASHSEED", "0", "--setenv", "LC_ALL", "C.UTF-8", "--setenv", "PATH", "/usr/bin",
 		"--bind", root, "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--",
 		"/usr/bin/python3", "-m", "compileall", "-q", "-f", "-j1", "--invalidation-mode", "unchecked-hash",

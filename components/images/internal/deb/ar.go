@@ -58,7 +58,7 @@ func members(f io.ReaderAt) ([]member, error) {
 	}
 }
 
-// find returns the member of that name, whatever it is compressed with, decompressed.
+// find returns the member of that name, decompressed from any compression.
 func find(f *os.File, all []member, name string) (io.Reader, func(), error) {
 	none := func() {}
 	for _, m := range all {

@@ -13,7 +13,7 @@ import (
 	"cadre.dev/images/internal/tree"
 )
 
-// Bounds of a package, in bytes and files: those of the distribution are far below.
+// Bounds of a package, in bytes and files: packages of the distribution are far below.
 const (
 	maxControl = 4 << 20
 	maxData    = 4 << 30
@@ -21,12 +21,12 @@ const (
 	maxFiles   = 100_000
 )
 
-// Package is what a Debian package has.
+// Package is the content of a Debian package.
 type Package struct {
 	Name, Version, Architecture string
 	// Source is the name of the source package.
 	Source string
-	// Control are its fields as they stand.
+	// Control are its unchanged fields.
 	Control []byte
 	// Files are in the order of the archive. Their bytes are in the spool file.
 	Files []tree.Entry
@@ -207,8 +207,8 @@ func entry(h *tar.Header, at, end int64, spool string, bodies map[string]tree.En
 	return e, nil
 }
 
-// StatusFile is where scanners look for the package in an image without dpkg, and what
-// they read there.
+// StatusFile is the file that scanners read for the package in an image without dpkg, and its
+// content.
 func (p *Package) StatusFile() (name string, content []byte) {
 	fields := bytes.TrimRight(p.Control, "\n")
 	return "var/lib/dpkg/status.d/" + p.Name, append(bytes.Clone(fields), '\n')

@@ -52,11 +52,11 @@ type Item struct {
 	Size int64
 	// From lists places that may have it, asked in this order: URLs, or files.
 	From func(context.Context) ([]string, error)
-	// Help says what to do when no place has it.
+	// Help is the way out when no place has it.
 	Help string
 }
 
-// Credentials are those of a URL, wherever it stands in a text.
+// credentials are the credentials of a URL anywhere in a text.
 var credentials = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^/\s"'<>]*@`)
 
 // Redact takes names and passwords out of the URLs of a text for people.
@@ -65,7 +65,7 @@ func Redact(text string) string { return credentials.ReplaceAllString(text, "${1
 // Path is where the file of that digest is, once it is there.
 func (c *Cache) Path(digest string) string { return filepath.Join(c.dir, "sha256", digest) }
 
-// Has tells whether the file is there, whole.
+// Has reports whether the file is there, whole.
 func (c *Cache) Has(digest string) bool {
 	sum, _, err := Digest(c.Path(digest))
 	return err == nil && sum == digest
@@ -95,8 +95,8 @@ func Digest(name string) (string, int64, error) {
 	return hex.EncodeToString(sum.Sum(nil)), n, err
 }
 
-// Ensure fetches what is missing, several files at one time, and says what it does with
-// say. What is there is read again: a file that was cut or changed is fetched anew.
+// Ensure fetches missing files, several at one time, and reports its steps with say. It reads
+// present files again: a file that was cut or changed is fetched again.
 func (c *Cache) Ensure(ctx context.Context, items []Item, say func(string)) error {
 	if err := c.provide(ctx, items, say); err != nil {
 		return err
@@ -144,7 +144,7 @@ func (c *Cache) provide(ctx context.Context, items []Item, say func(string)) err
 			return nil
 		})
 	}
-	_ = group.Wait() // errors are kept, so that all of them are told
+	_ = group.Wait() // errors are kept, so that all of them are reported
 	return errors.Join(errs...)
 }
 
@@ -212,7 +212,7 @@ func (c *Cache) open(ctx context.Context, place string) (io.ReadCloser, error) {
 	return reply.Body, nil
 }
 
-// Store keeps what it reads when that has the digest; with an empty one, whatever it is.
+// Store keeps the data that it reads when the data has the digest; with an empty digest, any data.
 // It returns the digest.
 func (c *Cache) Store(r io.Reader, digest string) (string, error) {
 	f, err := os.CreateTemp(c.dir, ".new-*")

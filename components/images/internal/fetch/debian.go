@@ -13,7 +13,7 @@ import (
 	"cadre.dev/images/internal/recipe"
 )
 
-// The public places: the first has today's packages, the second every one that ever was.
+// The public places: the first has today's packages, the second every package of all times.
 const (
 	publicDebian = "http://deb.debian.org/"
 	snapshot     = "https://snapshot.debian.org/archive/"

@@ -1,5 +1,5 @@
-// Package fetch keeps files by their SHA-256 and gets those that are missing: packages
-// from the machine's own mirrors of Debian, wheels from its own Python index, both else
-// from the public ones. Nothing that was fetched is used before its digest is checked, so
-// mirrors are asked for bytes and trusted for nothing.
+// Package fetch keeps files by their SHA-256 and gets the missing ones: packages from the machine's
+// own mirrors of Debian, wheels from its own Python index, and both otherwise from the public ones.
+// The digest of each fetched file is checked before its use, so mirrors deliver bytes and need no
+// trust.
 package fetch

@@ -177,7 +177,7 @@ func TestIndexesAreTheMachinesOwn(t *testing.T) {
 	}
 }
 
-// TestSizesOfLocksAreCompared, of files that are there and of those that are fetched.
+// TestSizesOfLocksAreCompared, of present files and of fetched ones.
 func TestSizesOfLocksAreCompared(t *testing.T) {
 	url := serve(t, map[string]string{"/x": "bytes"})
 	c := open(t)

@@ -11,10 +11,10 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// maxDifferences is how many are told of one layer.
+// maxDifferences bounds the listed differences of one layer.
 const maxDifferences = 20
 
-// Differences says what two images differ in: configuration, or files of layers.
+// Differences lists the differences of two images: configuration, or files of layers.
 func Differences(a, b v1.Image) []string {
 	layersA, errA := a.Layers()
 	layersB, errB := b.Layers()

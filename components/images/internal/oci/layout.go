@@ -18,7 +18,7 @@ import (
 // RefName is the annotation that names an image in a layout: "<name>:<version>".
 const RefName = "org.opencontainers.image.ref.name"
 
-// Named is an image with what is said about it.
+// Named is an image with the documents about it.
 type Named struct {
 	// Ref is "<name>:<version>".
 	Ref   string
@@ -27,8 +27,8 @@ type Named struct {
 	About []*Image
 }
 
-// WriteLayout writes a layout of exactly these images into dir, in place of what is there.
-// Who reads dir meanwhile finds the old layout or the new one, or for an instant none.
+// WriteLayout writes a layout of exactly these images into dir, in place of an earlier one. A
+// reader of dir meanwhile finds the old layout or the new one, or for an instant none.
 func WriteLayout(dir string, images []Named) error {
 	parent := filepath.Dir(dir)
 	if err := os.MkdirAll(parent, 0o755); err != nil { //nolint:gosec // public files

@@ -51,7 +51,7 @@ func New(config v1.ConfigFile, layers []Blob, annotations map[string]string) (*I
 // NewArtifact makes a document about an image: registries list it among the referrers of
 // the subject.
 func NewArtifact(subject v1.Descriptor, kind types.MediaType, data []byte, annotations map[string]string) (*Image, error) {
-	// The type stands twice: registries older than OCI 1.1 know that of the configuration only.
+	// The type occurs twice: registries older than OCI 1.1 know only the configuration's type.
 	about := v1.Descriptor{MediaType: subject.MediaType, Digest: subject.Digest, Size: subject.Size}
 	img, err := assemble(manifest{ArtifactType: kind, Subject: &about, Annotations: annotations},
 		Bytes(kind, []byte("{}")), []Blob{Bytes(kind, data)})
@@ -85,7 +85,7 @@ func assemble(m manifest, config Blob, layers []Blob) (*Image, error) {
 	}, nil
 }
 
-// raw is what the library needs of an image.
+// raw is the interface of an image that the library needs.
 type raw struct {
 	manifest, config []byte
 	layers           []Blob

@@ -11,9 +11,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// Push copies images with what is said about them to "<prefix>/<name>:<version>", and
-// returns the reference by digest of each. Credentials are those that docker and podman
-// keep for the registry; one on this machine is spoken to without TLS.
+// Push copies images with the documents about them to "<prefix>/<name>:<version>", and returns the
+// reference by digest of each. Credentials are the ones that docker and podman keep for the
+// registry. Push uses no TLS for a registry on this machine.
 func Push(ctx context.Context, prefix string, images []Named, transport http.RoundTripper, say func(string)) ([]string, error) {
 	options := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithUserAgent("cadre-images")}
 	if transport != nil {

@@ -18,7 +18,7 @@ type Builder struct {
 	Root string
 	// Toolchain is the Go release that builds: "go1.26.8".
 	Toolchain string
-	// Version is what our programs say of themselves.
+	// Version is the version that our programs print.
 	Version string
 	// Cache is Go's own build cache; empty is the machine's.
 	Cache string
@@ -28,11 +28,11 @@ type Builder struct {
 type Source struct {
 	// Name of the program; Module is its folder below Root, Package what is built there.
 	Name, Module, Package string
-	// Foreign programs come from a module of their own that pins those of others.
+	// Foreign programs come from a separate module that pins other projects' programs.
 	Foreign bool
 }
 
-// settings decide what a compiler writes; each one that a machine may have is overridden.
+// settings decide the compiler's output; each setting of a machine is overridden.
 func (b Builder) settings(foreign bool) []string {
 	work := filepath.Join(b.Root, "go.work")
 	if foreign {
@@ -48,8 +48,8 @@ func (b Builder) settings(foreign bool) []string {
 	return env
 }
 
-// Check asks Go whether the pinned toolchain can be had. Go fetches one that is not there,
-// unless the machine forbids it.
+// Check asks Go whether the pinned toolchain is available. Go fetches a missing one, unless the
+// machine forbids it.
 func (b Builder) Check(ctx context.Context) error {
 	out, err := b.run(ctx, b.Root, true, "env", "GOVERSION")
 	if err == nil && strings.TrimSpace(out) == b.Toolchain {
@@ -94,7 +94,7 @@ type Module struct {
 	Dir string
 }
 
-// Library is what the standard library is called among modules.
+// Library is the name of the standard library among modules.
 const Library = "stdlib"
 
 // Modules lists the modules that a program is made of, without ours and with the standard

@@ -1,6 +1,5 @@
-// Package recipe reads what images are made of: recipes (HCL, for people) and locks
-// (lines, made by `cadre-images lock`). Both are checked in; what they do not name is in
-// no image.
+// Package recipe reads the inputs of images: recipes (HCL, for people) and locks (lines, made by
+// `cadre-images lock`). Both are checked in; an image contains only their files.
 //
-// A recipe stands on at most one other, its From. What it adds is one layer of the image.
+// A recipe has at most one base, its From. Its additions are one layer of the image.
 package recipe

@@ -23,7 +23,7 @@ const (
 	maxInput = 1 << 30
 )
 
-// Lock is what a recipe's packages were resolved to: everything by its digest.
+// Lock is the resolution of a recipe's packages: everything by its digest.
 type Lock struct {
 	// File is where the lock was read, for messages.
 	File string
@@ -49,7 +49,7 @@ type Blob struct {
 type Deb struct {
 	Name, Version string
 	Blob
-	// Path is relative to what mirrors of Debian serve at their root: "debian/pool/…" or
+	// Path is relative to the root of mirrors of Debian: "debian/pool/…" or
 	// "debian-security/pool/…".
 	Path string
 }
@@ -236,5 +236,5 @@ func (l Lock) Format() []byte {
 	return b.Bytes()
 }
 
-// Empty tells whether the lock names nothing.
+// Empty reports whether the lock names nothing.
 func (l Lock) Empty() bool { return len(l.Debs)+len(l.Wheels)+len(l.Programs) == 0 }

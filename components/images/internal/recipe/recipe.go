@@ -19,26 +19,26 @@ import (
 // maxFile bounds recipes, in bytes.
 const maxFile = 64 << 10
 
-// Recipe says what one layer or image is made of.
+// Recipe lists the content of one layer or image.
 type Recipe struct {
 	// Name is that of the recipe's file, and of the image.
 	Name string `hcl:"name,label"`
 	// From names the recipe below this one; empty is nothing.
 	From        string `hcl:"from,optional"`
 	Description string `hcl:"description"`
-	// Debs are Debian packages, with what they depend on unless Alone.
+	// Debs are Debian packages, with their dependencies unless Alone.
 	Debs []string `hcl:"debs,optional"`
 	// Alone takes the packages of Debs and none that they depend on.
 	Alone bool `hcl:"alone,optional"`
 	// Exclude are packages that apt-get would install and the image does without.
 	Exclude []string `hcl:"exclude,optional"`
-	// Wheels are requirements as pip reads them, each with its exact version. What they
-	// require in turn is listed too: pip is told to add nothing.
+	// Wheels are requirements in pip's syntax, each with its exact version. Their own requirements
+	// are listed too: pip must add nothing.
 	Wheels []string `hcl:"wheels,optional"`
 	// Bytecode are folders whose Python files are compiled by the image's own Python.
 	Bytecode []string `hcl:"bytecode,optional"`
-	// Drop are paths of packages that the image does without: "a/b/**" is all below a/b,
-	// other patterns are those of path.Match.
+	// Drop are paths of packages that the image leaves out: "a/b/**" is all below a/b, other
+	// patterns are patterns of path.Match.
 	Drop []string `hcl:"drop,optional"`
 	// Bundle makes /etc/ssl/certs/ca-certificates.crt of the certificates of a package.
 	Bundle bool `hcl:"ca_bundle,optional"`
@@ -61,9 +61,9 @@ type Recipe struct {
 	// Try are commands that show that the image runs; tests call each as the image's user.
 	Try [][]string `hcl:"try,optional"`
 
-	// Image tells whether the recipe is an image; others are layers below images.
+	// Image reports whether the recipe is an image; others are layers below images.
 	Image bool
-	// Lock is what the recipe's lock says; empty when it has none.
+	// Lock is the content of the recipe's lock; empty when it has none.
 	Lock Lock
 	// Text is the recipe's file.
 	Text []byte
@@ -83,7 +83,7 @@ type Directory struct {
 	Owner string `hcl:"owner,optional"`
 }
 
-// File is written as it stands, over a package's own of the same path.
+// File is written unchanged, over a package's own of the same path.
 type File struct {
 	Path    string `hcl:"path,label"`
 	Mode    string `hcl:"mode,optional"`
@@ -110,7 +110,7 @@ type Program struct {
 // is in the image, and no Python.
 type Prebuilt struct {
 	Name string `hcl:"name,label"`
-	// Wheel is a requirement with its exact version, as those of Wheels.
+	// Wheel is a requirement with its exact version, in the syntax of Wheels.
 	Wheel string `hcl:"wheel"`
 	// File is the program's path in the wheel.
 	File string `hcl:"file"`
@@ -124,8 +124,8 @@ func (p Prebuilt) Copyright() string { return "usr/share/doc/" + p.Name + "/copy
 type Pins struct {
 	// Toolchain is the Go release that builds programs: "go1.26.8".
 	Toolchain string `hcl:"toolchain"`
-	// Version is the tag of images and what our programs say of themselves, unless the
-	// build is told another.
+	// Version is the tag of images and the version that our programs print, unless the build gets
+	// another.
 	Version string `hcl:"version"`
 	// Suite is the Debian release that locks are made from.
 	Suite string `hcl:"suite"`
@@ -239,7 +239,7 @@ func (s *Set) All() []*Recipe {
 	return all
 }
 
-// Chain is what r stands on, lowest first, and r.
+// Chain returns the bases of r, lowest first, and r.
 func (s *Set) Chain(r *Recipe) []*Recipe {
 	var chain []*Recipe
 	for r != nil && len(chain) <= len(s.recipes) {
@@ -253,7 +253,7 @@ func (s *Set) Chain(r *Recipe) []*Recipe {
 var (
 	nameForm      = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 	toolchainForm = regexp.MustCompile(`^go1\.[0-9]+\.[0-9]+$`)
-	// VersionForm is what a tag of an image may be.
+	// VersionForm is the syntax of an image's tag.
 	VersionForm = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
 	runAsForm   = regexp.MustCompile(`^[0-9]+:[0-9]+$`)
 	wheelForm   = regexp.MustCompile(`^[A-Za-z0-9._-]+(\[[a-z0-9,_-]+\])?==[0-9][A-Za-z0-9.]*$`)
@@ -361,7 +361,7 @@ func (r *Recipe) Own(name string) (File, bool) {
 	return r.Files[i], true
 }
 
-// Requirements are the wheels to lock: those of the image, and those that carry its Prebuilt
+// Requirements are the wheels to lock: the image's wheels, and the wheels that carry its Prebuilt
 // programs.
 func (r *Recipe) Requirements() []string {
 	all := slices.Clone(r.Wheels)
@@ -373,7 +373,7 @@ func (r *Recipe) Requirements() []string {
 	return all
 }
 
-// requirement is what "Name[extra]==version" names, with the Normal name.
+// requirement splits "Name[extra]==version" into the Normal name and the version.
 func requirement(text string) (name, version string) {
 	name, version, _ = strings.Cut(text, "==")
 	name, _, _ = strings.Cut(name, "[")
@@ -450,7 +450,7 @@ func ParseOwner(text string) (uid, gid int, err error) {
 	return uid, gid, nil
 }
 
-// Dropped tells whether a path of a package is left out.
+// Dropped reports whether a path of a package is left out.
 func (r *Recipe) Dropped(name string) bool {
 	return slices.ContainsFunc(r.Drop, func(pattern string) bool {
 		if folder, ok := strings.CutSuffix(pattern, "/**"); ok {

@@ -80,8 +80,8 @@ func (a *apt) get(ctx context.Context, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// own is read before anything else and keeps the machine's configuration out: what it says
-// of pins, recommendations or old lists is no business of a lock.
+// own is read before anything else and excludes the machine's configuration: its pins,
+// recommendations and old lists must not change a lock.
 const own = "Dir::Etc::main \"/dev/null\";\nDir::Etc::parts \"/dev/null\";\n"
 
 // ways are the settings of the machine by which it reaches its mirrors.

@@ -22,7 +22,7 @@ type pip struct {
 	dir, python string
 }
 
-// report is what pip says that it would install (version 1 of its installation report).
+// report lists pip's planned installations (version 1 of its installation report).
 type report struct {
 	Install []struct {
 		Download struct {

@@ -23,14 +23,14 @@ type Options struct {
 	Root, Cache string
 	// Now is the age of locks that change.
 	Now time.Time
-	// Programs builds programs of others for new digests; else those of the locks stay.
+	// Programs builds other projects' programs for new digests; otherwise the locks' digests stay.
 	Programs bool
 	Env      func(string) string
 	Say      func(string)
 }
 
-// Run makes the locks of all recipes anew. A lock whose lines stay the same keeps its time,
-// and so its layer its digest.
+// Run makes the locks of all recipes again. A lock whose lines stay the same keeps its time, and so
+// its layer keeps its digest.
 func Run(ctx context.Context, o Options) error {
 	dir := filepath.Join(o.Root, build.Recipes)
 	set, err := recipe.Load(dir, false)
@@ -67,7 +67,7 @@ type locker struct {
 }
 
 func (l *locker) lock(ctx context.Context, r *recipe.Recipe, name string) error {
-	// What stood there before, if it can be read: a broken one is made anew.
+	// The former lock, if it can be read: a broken one is replaced.
 	old, _ := recipe.ReadLock(name)
 	lock := recipe.Lock{Time: l.Now.UTC().Truncate(time.Hour)}
 	var err error
@@ -97,7 +97,7 @@ func (l *locker) lock(ctx context.Context, r *recipe.Recipe, name string) error 
 	return os.WriteFile(name, lock.Format(), 0o644) //nolint:gosec // a checked-in file
 }
 
-// debs resolves the packages of a recipe, without those that it stands on.
+// debs resolves the packages of a recipe, without the packages of its bases.
 func (l *locker) debs(ctx context.Context, r *recipe.Recipe) ([]recipe.Deb, error) {
 	if len(r.Debs) == 0 {
 		return nil, nil
@@ -132,7 +132,7 @@ func (l *locker) wheels(ctx context.Context, r *recipe.Recipe) ([]recipe.Wheel, 
 	return l.pip.resolve(ctx, wheels, l.cache)
 }
 
-// programs takes digests of programs of others from what the toolchain makes.
+// programs computes the digests of other projects' programs from the toolchain's output.
 func (l *locker) programs(ctx context.Context, r *recipe.Recipe, old recipe.Lock) ([]recipe.Binary, error) {
 	var all []recipe.Binary
 	for _, p := range r.Programs {

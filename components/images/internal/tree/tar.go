@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// WriteTar writes the layer: sorted, every time the one that is given, no names of
-// owners. Files that share their bytes in a package are hard links again.
+// WriteTar writes the layer: sorted, every time set to at, no names of owners. Files that share
+// their bytes in a package are hard links again.
 func (t *Tree) WriteTar(w io.Writer, at time.Time) error {
 	out := tar.NewWriter(w)
 	first := map[linked]string{}
@@ -41,7 +41,7 @@ func (t *Tree) WriteTar(w io.Writer, at time.Time) error {
 	return out.Close()
 }
 
-// linked tells hard links: the same bytes of the same package, with the same owner.
+// linked identifies hard links: the same bytes of the same package, with the same owner.
 type linked struct {
 	file     string
 	offset   int64

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Kind is what an Entry is. There are no devices, sockets and pipes in an image.
+// Kind is the kind of an Entry. An image has no devices, sockets and pipes.
 type Kind int
 
 // The kinds of entries.
@@ -27,8 +27,8 @@ type Entry struct {
 	// Path is relative, with slashes and without a dot at its start.
 	Path string
 	Kind Kind
-	// Mode has the permission bits and, of directories, the sticky bit. What a program
-	// may do is for the runner to say: set-id bits are not kept.
+	// Mode has the permission bits and, of directories, the sticky bit. The runner decides about a
+	// program's rights: set-id bits are not kept.
 	Mode     int64
 	UID, GID int
 	// Target is a Symlink's.
@@ -37,7 +37,7 @@ type Entry struct {
 	Body Body
 	// Origin names who brought the file, for messages.
 	Origin string
-	// implied directories were made for what lies in them: anyone may say how they are.
+	// implied directories were made for their content: a later entry may set their owner and mode.
 	implied bool
 }
 
@@ -116,8 +116,8 @@ func New(lower *Tree) *Tree {
 // ErrConflict is wrapped when two packages disagree about a path.
 var ErrConflict = errors.New("two packages disagree")
 
-// Add takes a file of a package. What is there already must be the same; a directory's
-// owner and mode are those that came first.
+// Add takes a file of a package. A present file must be the same; a directory keeps its first owner
+// and mode.
 func (t *Tree) Add(e Entry) error {
 	e, err := t.place(e)
 	if err != nil {
@@ -240,7 +240,7 @@ func (t *Tree) Lookup(name string) (Entry, bool) {
 	return Entry{}, false
 }
 
-// Find follows links, as the kernel does, to what a path of the image is.
+// Find follows links, like the kernel, to the entry of a path of the image.
 func (t *Tree) Find(name string) (Entry, bool) {
 	rest := strings.Split(path.Clean("/" + name)[1:], "/")
 	at := ""
@@ -270,7 +270,7 @@ func (t *Tree) Find(name string) (Entry, bool) {
 	return Entry{}, false
 }
 
-// Entries are those of this layer alone, sorted by path.
+// Entries are the entries of this layer alone, sorted by path.
 func (t *Tree) Entries() []Entry {
 	all := make([]Entry, 0, len(t.entries))
 	for _, e := range t.entries {
@@ -340,5 +340,5 @@ func same(a, b Entry) bool {
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
-// Remove takes a file of this layer out again; what is below stays.
+// Remove takes a file of this layer out again; files of lower layers stay.
 func (t *Tree) Remove(name string) { delete(t.entries, name) }

@@ -1,5 +1,5 @@
-// Package wheel reads Python wheels: what an installer would put where, without running
-// one.
+// Package wheel reads Python wheels: the paths of an installer's files, without running an
+// installer.
 package wheel
 
 import (
@@ -22,7 +22,7 @@ const (
 	maxFiles = 50_000
 )
 
-// Package is what a wheel has.
+// Package is the content of a wheel.
 type Package struct {
 	Name, Version string
 	// Metadata are the fields of the wheel, then its description.

@@ -34,7 +34,7 @@ func (r *results) report(o Options) figures.Result {
 	out := figures.Result{Name: "admission", Rounds: r.rounds, Machine: figures.ThisMachine(), Figures: []figures.Figure{
 		r.perCore(), r.cpu(), r.stormTime(o), r.stormLost(), r.verifyRatio(), r.renewalsPerCore(),
 	}}
-	// Of parts that were left out there is nothing to tell.
+	// Parts that were left out have no figures.
 	out.Figures = slices.DeleteFunc(out.Figures, func(f figures.Figure) bool { return len(f.Samples) == 0 })
 	return out
 }
@@ -108,7 +108,7 @@ func (r *results) stormLost() figures.Figure {
 		detail["nonces_given"] += float64(s.nonces.given)
 	}
 	f := figures.New("storm_1000_refused_or_lost", "agents", "<= 0", of(all, func(s storm) float64 { return float64(s.refused + s.lost) }), detail)
-	// Of what must not happen the worst round counts.
+	// For a forbidden event the worst round counts.
 	for _, sample := range f.Samples {
 		f.Value = max(f.Value, sample)
 	}

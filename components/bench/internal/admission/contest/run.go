@@ -29,8 +29,8 @@ import (
 type Options struct {
 	// Rounds is how often everything is measured, Agents how many Slots there are.
 	Rounds, Agents int
-	// QuoteLatency is what a quote of a coordinator takes. SlowQuote is the same for one
-	// storm more, after the rounds; 0: none.
+	// QuoteLatency is the duration of a coordinator's quote. SlowQuote is the duration in one more
+	// storm after the rounds; 0: none.
 	QuoteLatency, SlowQuote time.Duration
 	// StormLimit is after how long an agent that is not in counts as lost.
 	StormLimit time.Duration
@@ -47,7 +47,7 @@ type Options struct {
 // stormCoordinators is how many there are in a storm, in one process.
 const stormCoordinators = 3
 
-// lab is what all measurements share.
+// lab is shared by all measurements.
 type lab struct {
 	options  Options
 	machines *world.Machines
@@ -59,7 +59,7 @@ type lab struct {
 	cloud    *attestsim.Cloud
 }
 
-// part of what is measured in a round.
+// part is a measurement of a round.
 type part struct {
 	name string
 	do   func(context.Context, *results) error

@@ -19,7 +19,7 @@ import (
 	"cadre.dev/store"
 )
 
-// storm is what a restart of all agents at once came to.
+// storm is the result of a restart of all agents at once.
 type storm struct {
 	took used
 	// until is when each agent was in, in seconds, sorted.
@@ -108,7 +108,7 @@ func (l *lab) rush(ctx context.Context, c *coordinators, s *storm) error {
 			s.tries += tries
 			s.most = max(s.most, tries)
 			switch {
-			case ctx.Err() != nil: // interrupted: nothing is to be told
+			case ctx.Err() != nil: // interrupted: no result
 			case err == nil:
 				s.until = append(s.until, time.Since(began).Seconds())
 			case errors.Is(err, agents.ErrEnded):
@@ -126,7 +126,7 @@ func (l *lab) rush(ctx context.Context, c *coordinators, s *storm) error {
 	return errors.Join(fatal, ctx.Err())
 }
 
-// generations are those of all Slots' admissions.
+// generations are the generations of all Slots' admissions.
 func (l *lab) generations(ctx context.Context) (map[string]policy.Admission, error) {
 	all, _, err := store.ReadAll[policy.Admission](ctx, l.store, store.AdmissionsPrefix)
 	out := make(map[string]policy.Admission, len(all))
@@ -156,11 +156,11 @@ func (l *lab) whoHolds(ctx context.Context, before map[string]policy.Admission, 
 	return nil
 }
 
-// nonceCheck is what the nonces of a storm look like.
+// nonceCheck counts the nonces of a storm.
 type nonceCheck struct{ given, spent int }
 
-// checkNonces compares all nonces that agents were given and were admitted with to
-// those on record as spent. One that was used twice is no missed aim but an error.
+// checkNonces compares all nonces that agents received and used with the recorded spent ones. A
+// nonce that was used twice is an error, not a missed aim.
 func (l *lab) checkNonces(ctx context.Context) (nonceCheck, error) {
 	spent, _, err := store.ReadAll[store.SpentNonce](ctx, l.store, store.NoncesPrefix)
 	if err != nil {

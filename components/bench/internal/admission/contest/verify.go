@@ -20,8 +20,8 @@ import (
 // verifications are made by each side in a round, in blocks whose order is drawn.
 const verifications, block = 240, 8
 
-// verification compares the whole verifier with cached collateral with what the
-// library needs for the signatures of the same quote alone.
+// verification compares the whole verifier with cached collateral against the library's check of
+// the same quote's signatures alone.
 func (l *lab) verification(ctx context.Context, r *results) error {
 	ev, data, err := l.agents[0].Evidence(ctx)
 	if err != nil {

@@ -37,9 +37,9 @@ type Reach struct {
 	Within time.Duration `json:"within"`
 }
 
-// App is the role "app". Beyond the methods of package load: "address" tells
-// where it listens, "reach" returns when a connection is accepted, "first" when a
-// ping has been answered, with the moment. Both try without pause.
+// App is the role "app". In addition to the methods of package load, "address" returns its listen
+// address, "reach" returns when a connection is accepted, and "first" when a ping has been
+// answered, with the moment. Both try without pause.
 func App(ctx context.Context, raw json.RawMessage) (worker.Actor, error) {
 	var c AppConfig
 	if err := json.Unmarshal(raw, &c); err != nil {
@@ -83,7 +83,7 @@ func App(ctx context.Context, raw json.RawMessage) (worker.Actor, error) {
 	return worker.Actor{Methods: methods, Close: server.Close}, nil
 }
 
-// keepTrying runs f until it succeeds, and tells when that was.
+// keepTrying runs f until it succeeds, and returns the moment.
 func keepTrying(ctx context.Context, a Reach, f func(context.Context) error) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.Within)
 	defer cancel()

@@ -28,7 +28,7 @@ type NebulaConfig struct {
 	Endpoint netip.AddrPort `json:"endpoint"` // where the other end listens
 }
 
-// NebulaIdentity is what one end shows and believes, in PEM.
+// NebulaIdentity is the certificate and the trust of one end, in PEM.
 type NebulaIdentity struct {
 	CA   string `json:"ca"`
 	Cert string `json:"cert"`

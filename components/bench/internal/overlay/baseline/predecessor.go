@@ -20,7 +20,7 @@ import (
 // tunnel.
 type PredecessorConfig struct {
 	load.Sockets
-	// Client makes this end the one that dials; its applications connect to At.
+	// Client makes this end dial; its applications connect to At.
 	Client bool   `json:"client"`
 	At     string `json:"at,omitempty"`
 	// To is where the other end's applications are taken.
@@ -28,17 +28,17 @@ type PredecessorConfig struct {
 	TLS TLSConfig `json:"tls"`
 }
 
-// ICEOffer is what one end tells the other.
+// ICEOffer is the message of one end to the other.
 type ICEOffer struct {
 	Ufrag      string   `json:"ufrag"`
 	Pwd        string   `json:"pwd"`
 	Candidates []string `json:"candidates"`
 }
 
-// Predecessor is the role "predecessor": one ICE agent, its connection object
-// wrapped as a packet connection, QUIC on that, a QUIC stream for each
-// application's connection. "offer" gathers, "connect" takes the other end's
-// offer and returns once QUIC stands, with the address to connect to.
+// Predecessor is the role "predecessor": one ICE agent, its connection object wrapped as a packet
+// connection, QUIC on that, a QUIC stream for each application's connection. "offer" gathers,
+// "connect" takes the other end's offer and returns once QUIC is connected, with the address to
+// connect to.
 func Predecessor(ctx context.Context, raw json.RawMessage) (worker.Actor, error) {
 	p := &predecessor{life: ctx}
 	if err := json.Unmarshal(raw, &p.config); err != nil {

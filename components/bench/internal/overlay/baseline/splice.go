@@ -20,9 +20,8 @@ type SpliceConfig struct {
 	To string `json:"to"`
 }
 
-// Splice is the role "splice"; its method "address" tells where it listens. It
-// copies as Go's io.Copy does, which on Linux is splice(2): no byte passes
-// through the process.
+// Splice is the role "splice"; its method "address" returns its listen address. It copies like Go's
+// io.Copy, which on Linux is splice(2): no byte passes through the process.
 func Splice(ctx context.Context, raw json.RawMessage) (worker.Actor, error) {
 	var c SpliceConfig
 	if err := json.Unmarshal(raw, &c); err != nil {

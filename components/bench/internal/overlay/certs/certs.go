@@ -76,7 +76,7 @@ func (a *Authority) IssueAddress(addr netip.Addr) (Pair, error) {
 	return a.issue(&x509.Certificate{IPAddresses: []net.IP{addr.AsSlice()}})
 }
 
-// issue completes and signs a template that names somebody.
+// issue completes and signs a template with a subject.
 func (a *Authority) issue(template *x509.Certificate) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -49,7 +49,7 @@ func Contenders() []Contender {
 	}
 }
 
-// Ports of the applications at host B, on whatever address they have there.
+// Ports of the applications at host B, on each of its addresses.
 const (
 	bulkPort = 7000
 	pingPort = 7001

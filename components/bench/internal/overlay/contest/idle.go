@@ -17,7 +17,7 @@ const (
 	// first ones make the process allocate once is not counted.
 	idlePeers  = 100
 	firstPeers = 10
-	// idleTime is how long Sessions are left alone before memory is looked at.
+	// idleTime is how long Sessions idle before memory is measured.
 	idleTime = 3 * time.Second
 )
 

@@ -11,10 +11,10 @@ import (
 	"cadre.dev/lab/worker"
 )
 
-// measurement gives a value, and what it is made of.
+// measurement returns a value, and its parts.
 type measurement func(ctx context.Context, r *rig, p pace) (value float64, detail map[string]float64, err error)
 
-// solo is a figure that is measured by itself, once a round.
+// solo is a figure that is measured separately, once a round.
 type solo struct {
 	name, unit, aim string
 	measure         measurement

@@ -17,15 +17,15 @@ type line struct {
 	bulkTo           string
 	pingFrom         *worker.Process
 	pingTo           string
-	// ends are all processes that bulk needs at either end; tunnels are those of
-	// them that are not the application.
+	// ends are all processes of bulk at either end; tunnels are the ones among them that are not
+	// the application.
 	ends, tunnels []*worker.Process
-	// session tells that bulk is a stream of the overlay's own Session: the coordinator
-	// asks the other end for it, which lets a coordinator, and measures it, one at a time.
+	// session: bulk is a stream of the overlay's own Session. The coordinator asks the other end
+	// for it, which permits one stream of a coordinator at a time.
 	session bool
 }
 
-// Workload is what a contender is made to do.
+// Workload is a task for a contender.
 type Workload string
 
 const (
@@ -50,7 +50,7 @@ type Flow struct {
 	CPU, Tunnel float64
 }
 
-// Result is what a contender did in a round; workloads that were not run are zero.
+// Result is a contender's result in a round; workloads that were not run are zero.
 type Result struct {
 	One, Eight   Flow
 	Idle, Loaded load.Latency
@@ -124,8 +124,8 @@ func (l *line) flow(ctx context.Context, p pace, streams int) (Flow, error) {
 	return f, err
 }
 
-// sessionFlow is flow where one end tells what has arrived. The Session that has warmed
-// up is the one that is measured.
+// sessionFlow is flow where one end reports the arrived bytes. The Session that has warmed up is
+// measured.
 func (l *line) sessionFlow(ctx context.Context, p pace) (Flow, error) {
 	if err := l.bulkAt.Call(ctx, "flow", ours.Flow{Lasting: p.warm}, nil); err != nil {
 		return Flow{}, err
@@ -196,7 +196,7 @@ func (l *line) settle(ctx context.Context) error {
 	}
 }
 
-// reading is what has been done up to a moment.
+// reading is the work done up to a moment.
 type reading struct {
 	count       load.Count
 	cpu, tunnel time.Duration
@@ -245,7 +245,7 @@ func (r reading) since(before reading) (Flow, error) {
 	}, nil
 }
 
-// wait is what measuring is made of.
+// wait is the pause of a measurement.
 func wait(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -20,12 +20,12 @@ var (
 	tcpOnly    = ways{ours.TCP}
 	udpOnly    = ways{ours.UDP}
 	direct     = ways{ours.UDP, ours.TCP}
-	// usual is what a node may use that was told nothing, but for the relay, which
-	// takes over where nothing else works.
+	// usual are a node's default ways, except for the relay, which takes over where no other way
+	// works.
 	usual = ways{ours.Gateway, ours.TCP, ours.UDP}
 )
 
-// rendezvous tells whether the ways need one.
+// rendezvous reports whether the ways need one.
 func (w ways) rendezvous() bool {
 	for _, c := range w {
 		if c != ours.Gateway {
@@ -56,7 +56,7 @@ type site struct {
 	addr netip.Addr
 }
 
-// kind is who the node at host B is.
+// kind is the kind of the node at host B.
 type kind string
 
 const (
@@ -147,8 +147,8 @@ func (p *pair) session() *line {
 	return &line{bulkFrom: p.b, bulkAt: p.b, pingFrom: p.a, ends: both, tunnels: both, session: true}
 }
 
-// onCable is a pair on the clean cable. The rendezvous, where one is needed, runs
-// at host B: it is idle once the Session is up, and charged to nobody.
+// onCable is a pair on the clean cable. The rendezvous, where one is needed, runs at host B: it is
+// idle once the Session is up, and its CPU time is charged to no contender.
 func onCable(ctx context.Context, r *rig, c *place.Cable, w ways) (*pair, error) {
 	var rdv []ours.Rendezvous
 	if w.rendezvous() {

@@ -11,7 +11,7 @@ type ratio struct {
 	ours, theirs string
 	workload     Workload
 	of           func(Result) float64
-	unit         string // of what is compared, for the detail
+	unit         string // of the compared values, for the detail
 }
 
 func mbps(r Result) float64   { return r.One.Mbps }

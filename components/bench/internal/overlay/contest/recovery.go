@@ -20,9 +20,9 @@ const beatEvery = 5 * time.Millisecond
 // directTries is how often direct TCP is tried in a round; three rounds make 100.
 const directTries = 34
 
-// directLimit is what a try may take from the peer map's arrival at both ends: 3
-// round trips of 40 ms to connect, and what stands around that: a TCP connection
-// and a question to the reflector, offer and answer, TLS, greeting and session.
+// directLimit bounds a try from the peer map's arrival at both ends: 3 round trips of 40 ms to
+// connect, and the steps around them: a TCP connection and a question to the reflector, offer and
+// answer, TLS, greeting and session.
 const directLimit = 10 * 40 * time.Millisecond
 
 // directPatience is how long a try is watched that is late.
@@ -54,7 +54,7 @@ func directTCP(ctx context.Context, r *rig, _ pace) (float64, map[string]float64
 			if ctx.Err() != nil {
 				return 0, nil, err
 			}
-			continue // a try that failed is what is counted
+			continue // counts a failed try
 		}
 		d := time.Since(begin)
 		took = append(took, float64(d.Microseconds())/1e3)

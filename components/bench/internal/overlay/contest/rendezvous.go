@@ -21,8 +21,8 @@ const (
 	stunPort       = 3478
 )
 
-// rendezvous runs the rendezvous server's own program at a site and returns when
-// it accepts connections. Without that program, what needs it is not available.
+// rendezvous runs the rendezvous server's own program at a site and returns when it accepts
+// connections. Without that program, measurements that need it are not available.
 func (r *rig) rendezvous(ctx context.Context, s site) ([]ours.Rendezvous, error) {
 	if _, err := os.Stat(r.program); err != nil {
 		return nil, fmt.Errorf("rendezvous: %w: %s is not built", worker.ErrUnavailable, r.program)
@@ -55,7 +55,7 @@ func (r *rig) rendezvous(ctx context.Context, s site) ([]ours.Rendezvous, error)
 		return nil, fmt.Errorf("start rendezvous: %w", err)
 	}
 	r.also(func() error { return end(cmd) })
-	// Any process of the site can tell when it listens.
+	// Any process of the site can check that it listens.
 	probe, err := r.start(ctx, s.at, "app", baseline.AppConfig{})
 	if err != nil {
 		return nil, err
@@ -66,8 +66,7 @@ func (r *rig) rendezvous(ctx context.Context, s site) ([]ours.Rendezvous, error)
 	return []ours.Rendezvous{{URL: "https://" + address, CA: r.ca.Roots}}, nil
 }
 
-// end stops a program that is not a worker. One that takes its time is killed: it
-// is not what is measured, and is gone then.
+// end stops a program that is not a worker. It kills a slow program, whose end is not measured.
 func end(cmd *exec.Cmd) error {
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	overdue := time.AfterFunc(5*time.Second, func() { _ = cmd.Process.Kill() })

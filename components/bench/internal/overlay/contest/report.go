@@ -12,8 +12,8 @@ import (
 	"cadre.dev/figures"
 )
 
-// Report is what a run has found out. Its JSON is that of every benchmark, with
-// the contenders' own numbers and what was not measured beside the figures.
+// Report is the result of a run. Its JSON is the JSON of every benchmark, with the contenders' own
+// numbers and the missing measurements in addition to the figures.
 type Report struct {
 	figures.Result
 	// NotMeasured figures need what is not there; they have no value.
@@ -24,7 +24,7 @@ type Report struct {
 	// Failures are measurements that went wrong, with the reason.
 	Failures map[string]string `json:"failures,omitempty"`
 
-	// What the rounds gave, by the name of a contender or of a figure.
+	// The results of the rounds, by the name of a contender or of a figure.
 	results map[string][]Result
 	samples map[string][]sample
 	missing map[string]string // left out, and why
@@ -68,8 +68,8 @@ func newReport(rounds int, sockets load.Sockets) *Report {
 	}
 }
 
-// given tells that a name has failed or was left out in an earlier round: it
-// would in this one.
+// given reports that a name has failed or was left out in an earlier round: it would fail in this
+// one.
 func (r *Report) given(name string) bool {
 	_, missing := r.missing[name]
 	_, failed := r.failed[name]

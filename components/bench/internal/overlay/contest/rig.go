@@ -11,10 +11,10 @@ import (
 	"cadre.dev/lab/worker"
 )
 
-// env is what every measurement needs.
+// env is the input of every measurement.
 type env struct {
 	ca  *certs.Authority
-	log *os.File // what workers say
+	log *os.File // output of the workers
 	// program is the rendezvous server's.
 	program string
 	sockets load.Sockets // of applications

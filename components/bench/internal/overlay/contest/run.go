@@ -37,8 +37,8 @@ type Options struct {
 	Progress io.Writer
 }
 
-// Run measures. What failed is in the Report and does not stop the rest; the
-// error is of what makes all of it impossible, or ctx's.
+// Run measures. The Report lists failures, and the other measurements continue. The error is ctx's,
+// or a failure that makes all measurements impossible.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if o.Rounds < 1 || o.Window <= 0 {
 		return nil, errors.New("at least one round, and a window above zero")
@@ -198,7 +198,7 @@ func (m *meeting) solo(ctx context.Context, round int, s solo) {
 	}
 }
 
-// say tells of a step, with the time since the start.
+// say prints a step, with the time since the start.
 func (m *meeting) say(round int, format string, args ...any) {
 	_, _ = fmt.Fprintf(m.o.Progress, "[%5.0fs] %d/%d %s\n", time.Since(m.began).Seconds(), round, m.o.Rounds, fmt.Sprintf(format, args...))
 }
@@ -211,7 +211,7 @@ func texts(detail map[string]float64) string {
 	return s
 }
 
-// compute makes figures of what has been measured.
+// compute makes figures of the measurements.
 func (m *meeting) compute() {
 	for _, f := range m.ratios {
 		m.report.ratio(f)

@@ -102,8 +102,8 @@ func (b *beat) run(ctx context.Context, conn net.Conn, ticks <-chan time.Time, f
 	}
 }
 
-// stop ends the beat and gives its longest silence, that up to now included: one
-// that has not ended must not pass for none.
+// stop ends the beat and returns its longest silence, the one up to now included: a silence that
+// has not ended must not pass for none.
 func (b *beat) stop() Silence {
 	now := time.Now()
 	b.cancel()

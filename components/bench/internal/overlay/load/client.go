@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// Dialer opens one connection in a mode, which the far end is told by whatever
-// means the Dialer has.
+// Dialer opens one connection in a mode, and informs the far end of the mode by its own means.
 type Dialer func(ctx context.Context, to string, mode Mode) (net.Conn, error)
 
 // Announce says the mode with the first byte; on error it closes conn.
@@ -81,7 +80,7 @@ func (b *bulk) fail(err error) {
 	b.failed = errors.Join(b.failed, err)
 }
 
-// stop ends the traffic and tells what went wrong with it.
+// stop ends the traffic and returns its errors.
 func (b *bulk) stop() error {
 	b.cancel()
 	b.wg.Wait()

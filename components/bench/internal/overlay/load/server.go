@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Mode is the first byte of a connection: what it is for.
+// Mode is the first byte of a connection, its purpose.
 type Mode byte
 
 const (
@@ -40,7 +40,7 @@ type Count struct {
 
 var began = time.Now()
 
-// Count tells what all bulk connections have brought so far.
+// Count is the number of bytes of all bulk connections so far.
 func (s *Server) Count() Count {
 	return Count{Bytes: s.received.Load(), At: time.Since(began)}
 }

@@ -14,8 +14,8 @@ import (
 // Sockets are the TCP sockets of an application. The zero value takes them as
 // the machine gives them.
 type Sockets struct {
-	// Congestion is the congestion control by its kernel name; "" is the machine's
-	// default. What a connection queues in a tunnel beneath it depends on it.
+	// Congestion is the congestion control by its kernel name; "" is the machine's default. The
+	// queue of a connection in a tunnel below it depends on it.
 	Congestion string `json:"congestion,omitempty"`
 }
 

@@ -11,9 +11,8 @@ import (
 	"cadre.dev/overlay"
 )
 
-// kinds are the overlay's names of the Carriers. One that this build's overlay
-// does not have is left out here: figures that need it are then reported as not
-// measured.
+// kinds are the overlay's names of the Carriers. A Carrier that this build's overlay lacks is left
+// out here: figures that need it are then reported as not measured.
 var kinds = map[Carrier]overlay.PathKind{
 	Gateway: overlay.PathGateway,
 	TCP:     overlay.PathDirectTCP,
@@ -46,7 +45,7 @@ func build(n Node, log *slog.Logger) (overlay.Config, error) {
 	return c, nil
 }
 
-// over tells what carries a Session that is up; "" is nothing known.
+// over returns the carrier of a Session that is up; "" is unknown.
 func over(s overlay.SessionInfo) Carrier {
 	for carrier, kind := range kinds {
 		if kind == s.Path {

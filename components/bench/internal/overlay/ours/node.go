@@ -28,7 +28,7 @@ type Node struct {
 	Key         []byte     `json:"key"`         // PEM
 	Roots       []byte     `json:"roots"`       // PEM
 	Peers       []Peer     `json:"peers"`
-	// Carriers are those that may be used, and no others.
+	// Carriers are the only permitted ones.
 	Carriers []Carrier `json:"carriers"`
 	// Domain and Address are the gateway's; Address may be a Peer's own listener.
 	Domain  string `json:"domain"`
@@ -66,7 +66,7 @@ type Session struct {
 	Error string  `json:"error,omitempty"`
 }
 
-// Memory is what a node's process holds after a collection.
+// Memory is the memory of a node's process after a collection.
 type Memory struct {
 	Resident   int64 `json:"resident"` // bytes, as the kernel counts
 	Heap       int64 `json:"heap"`     // bytes of live objects

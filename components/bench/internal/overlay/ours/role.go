@@ -27,7 +27,7 @@ type Flow struct {
 	Lasting time.Duration `json:"lasting"`
 }
 
-// Moved is what one stream of the Peer's brought.
+// Moved is the traffic of one stream of the Peer.
 type Moved struct {
 	Bytes int64         `json:"bytes"`
 	Took  time.Duration `json:"took"` // since the first of them arrived
@@ -71,9 +71,8 @@ func Role(ctx context.Context, raw json.RawMessage) (worker.Actor, error) {
 	return worker.Actor{Methods: methods, Close: r.close}, nil
 }
 
-// Crowd is the role "crowd": many nodes in one process, as the far ends of a
-// node under test. Its config is their list; "addresses" tells where each
-// listens.
+// Crowd is the role "crowd": many nodes in one process, as the far ends of a node under test. Its
+// config is their list; "addresses" returns their listen addresses.
 func Crowd(ctx context.Context, raw json.RawMessage) (worker.Actor, error) {
 	var nodes []Node
 	if err := json.Unmarshal(raw, &nodes); err != nil {

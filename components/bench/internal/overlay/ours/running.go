@@ -21,7 +21,7 @@ type running struct {
 	ended   error // why Run returned; guarded by mu
 }
 
-// poll is how often a condition that nothing signals is looked at.
+// poll is the interval for a condition without a signal.
 const poll = time.Millisecond
 
 // run starts a node and returns once it listens. onControl may be nil.

@@ -38,8 +38,8 @@ func (s *streams) onControl(ctx context.Context, _ overlay.Peer, c overlay.Contr
 	<-ctx.Done()
 }
 
-// dial gives the connection for pings; to is not looked at. One at a time may use
-// it. Closing it leaves the Session as it is.
+// dial returns the connection for pings, and ignores to. One caller at a time may use it. Closing
+// it leaves the Session unchanged.
 func (s *streams) dial(ctx context.Context, _ string, mode load.Mode) (net.Conn, error) {
 	if mode != load.Ping {
 		return nil, fmt.Errorf("control connections take no %q", mode)

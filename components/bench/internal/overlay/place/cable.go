@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Why tells why networks cannot be made here; "" when they can.
+// Why returns the reason why networks cannot be made here; "" when they can.
 func Why() string {
 	if os.Geteuid() != 0 {
 		return "network namespaces need root"
@@ -26,8 +26,8 @@ func Why() string {
 // Cable is two hosts joined by a veth pair with the kernel's own offloads.
 type Cable struct {
 	A, B *Host
-	// AddrA and AddrB are the hosts' addresses on the cable; AddrServer is one more of
-	// B's, for a server that is to be told from what else runs there.
+	// AddrA and AddrB are the hosts' addresses on the cable; AddrServer is an additional address of
+	// B, for a server that must be distinguished from B's other programs.
 	AddrA, AddrB, AddrServer netip.Addr
 }
 

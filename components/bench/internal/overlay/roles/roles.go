@@ -10,8 +10,8 @@ import (
 	"cadre.dev/lab/worker"
 )
 
-// Serve is the whole life of a worker process. What libraries print goes to
-// standard error, for standard output belongs to the benchmark.
+// Serve is the whole life of a worker process. Output of libraries goes to standard error, because
+// standard output belongs to the benchmark.
 func Serve(ctx context.Context) error {
 	out := os.Stdout
 	os.Stdout = os.Stderr
