@@ -38,7 +38,7 @@ const (
 // cluster is all that runs.
 type cluster struct {
 	options Options
-	dir     string // on the disk; memory is the field in memory
+	dir     string // on the disk, unlike memory
 	memory  string
 	lab     *natlab.Lab
 	hosts   [replicas]*natlab.Host

@@ -1,6 +1,6 @@
 // Package scale measures the cost of a growing cluster, and its recovery times:
 //
-//	benchmark ── cloud (a platform that accepts every call at once) ◄── unix socket ──┐
+//	benchmark ── cloud (a platform that accepts any call) ◄── unix socket ──┐
 //	    │                                                                   │
 //	    ├── fleets: hundreds of played agents each ── Sessions ──► coordinator ×3, each in
 //	    │                                                          a network of its own, as
