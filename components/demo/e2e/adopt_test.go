@@ -23,7 +23,7 @@ func (c *cluster) boots(ctx context.Context) (map[string]string, error) {
 	return out, err
 }
 
-// consul runs Consul's own tool with every right, as nobody but the coordinators may.
+// consul runs Consul's own tool with every right, which only the coordinators have.
 func (c *cluster) consul(t *testing.T, command string, args ...string) {
 	t.Helper()
 	if err := c.Consul(within(t, time.Minute), "coordinator-0", command, args...); err != nil {
@@ -31,9 +31,9 @@ func (c *cluster) consul(t *testing.T, command string, args ...string) {
 	}
 }
 
-// TestLostRecordsAreAdopted: every record of a running group's members is gone. Nothing is
-// done to the CVMs; what their agents attest is shown, an operator adopts it, and the same
-// Boots are the members again.
+// TestLostRecordsAreAdopted: every record of a running group's members is gone. The CVMs keep
+// running; the command lists their agents' evidence, an operator adopts it, and the same Boots are
+// the members again.
 func TestLostRecordsAreAdopted(t *testing.T) {
 	c := ready(t)
 	before := c.look(t)

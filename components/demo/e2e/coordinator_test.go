@@ -14,10 +14,10 @@ import (
 // coordinatorService is the service of a coordinator's CVM.
 const coordinatorService = "coordinator"
 
-// TestCoordinatorDeath ends the leading coordinator at each point of a step at
-// which it could leave something half done. Whoever leads next goes on from the
-// records: each platform call is made once, no Slot is disrupted twice (R60, R66,
-// R70). The point after a hand-over is in TestCoordinatorDeathAfterHandover.
+// TestCoordinatorDeath ends the leading coordinator at each point of a step at which it could leave
+// the step partly applied. The next leader continues from the records: each platform call is made
+// once, no Slot is disrupted twice (R60, R66, R70). The point after a hand-over is in
+// TestCoordinatorDeathAfterHandover.
 func TestCoordinatorDeath(t *testing.T) {
 	c := ready(t)
 	for _, point := range []string{"after-operation-recorded", "after-platform-call", "before-min-ready-ends"} {
@@ -79,9 +79,9 @@ func (c *cluster) arm(t *testing.T, coordinator, point string) {
 	}
 }
 
-// TestPausedExLeader stops the leader's processes in the middle of its platform
-// call, for longer than its Lease. What it does when it goes on, with the answer
-// of its call in hand, must not disturb its successor (R61, R62).
+// TestPausedExLeader stops the leader's processes in the middle of its platform call, for longer
+// than its Lease. When it continues, with the answer of its call, it must not disturb its successor
+// (R61, R62).
 func TestPausedExLeader(t *testing.T) {
 	c := ready(t)
 	before := c.look(t)

@@ -39,9 +39,9 @@ func (c *cluster) withCommands(t *testing.T, hook string) string {
   health_check "web" {`)
 }
 
-// TestHK03_HK07_CommandsRunInTheWorkloadsContainer: a hook and a check by name. What the
-// check looks at is in no other container; what the hook writes is on the workload's disk,
-// one line for each Operation; and what it says is in no log and no answer.
+// TestHK03_HK07_CommandsRunInTheWorkloadsContainer: a hook and a check by name. The check's file is
+// in no other container, the hook writes one line for each Operation to the workload's disk, and
+// its output is in no log and no answer.
 func TestHK03_HK07_CommandsRunInTheWorkloadsContainer(t *testing.T) {
 	c := ready(t)
 	if out, err := c.ApplyLight(within(t, time.Minute), c.withCommands(t, "sh"), c.next()); err == nil ||

@@ -46,6 +46,6 @@ func TestATT18_AMemberWithAGuestImage06IsAdmitted(t *testing.T) {
 			t.Errorf("%s is %s, its last decision %+v", slot, described.Status.State, admitted)
 		}
 	}
-	// What goes to the newer image comes back from it too.
+	// A group that moves to the newer image also moves back from it.
 	c.roll(t)
 }

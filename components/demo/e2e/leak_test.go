@@ -33,8 +33,8 @@ import (
 	"cadre.dev/demo/internal/rig"
 )
 
-// Where a canary may stand. Consul keeps the tokens that it made in its own state,
-// on the coordinators' encrypted disks (docs/secrets.md); nothing else may be there.
+// Permitted places of a canary. Consul keeps its tokens in its own state, on the coordinators'
+// encrypted disks (docs/secrets.md); no other secret may be there.
 const mayBeConsulState = "consul state/"
 
 // process is a process inside a CVM of this test's cloud.
@@ -47,7 +47,7 @@ func (p process) path(parts ...string) string {
 	return filepath.Join(append([]string{"/proc", p.pid, "root"}, parts...)...)
 }
 
-// inside lists the processes of the CVMs: those in the network namespaces of this cloud's
+// inside lists the processes of the CVMs: the processes in the network namespaces of this cloud's
 // agents and coordinators. Other clouds may run on the machine.
 func (c *cluster) inside(t *testing.T) (all []process, ours []process) {
 	t.Helper()
@@ -83,8 +83,8 @@ func (c *cluster) inside(t *testing.T) (all []process, ours []process) {
 	return all, ours
 }
 
-// canaries are the secrets that are in force now, taken from where they belong: the
-// memory-backed files of the CVMs, and the guest agent for those that are in no file.
+// canaries are the present secrets, from their proper places: the memory-backed files of the CVMs,
+// and the guest agent for the secrets without a file.
 func (c *cluster) canaries(t *testing.T, found map[string]leak.Canary) {
 	t.Helper()
 	add := func(name string, value []byte, may ...string) {
@@ -156,18 +156,18 @@ func (c *cluster) consulCanaries(t *testing.T, p process, add func(string, []byt
 	}
 }
 
-// pkcs8 is what a P-256 private key begins with in PKCS #8, and keySize how long one is.
+// pkcs8 is the prefix of a P-256 private key in PKCS #8, and keySize the length of one.
 const (
 	pkcs8   = "308187020100301306072a8648ce3d020106082a8648ce3d030107046d306b0201010420"
 	keySize = 138
 )
 
-// heldPurpose is what an agent derives the key for that seals what its Boot holds.
+// heldPurpose is the purpose of the agent's derived key that seals its Boot's credentials.
 const heldPurpose = "cadre held v1"
 
 const bootKey = "boot key"
 
-// opens checks that key is the one that is looked for.
+// opens checks that key is the searched one.
 func opens(t *testing.T, p process, key []byte) {
 	t.Helper()
 	block, err := aes.NewCipher(key)
@@ -251,9 +251,9 @@ func inMemory(t *testing.T, p process, look func(text []byte)) {
 	}
 }
 
-// derivedCanaries are what coordinators derive for their cluster ID and keep in no file: the
-// guest agent gives the same to whoever asks from that app. Of each CA it checks that its key is
-// the one that is looked for: another path would give values that stand nowhere.
+// derivedCanaries are the coordinators' derived values of their cluster ID, which are in no file:
+// the guest agent gives the same to every caller from that app. For each CA it checks that its key
+// is the searched one: another path would give values that occur nowhere.
 func (c *cluster) derivedCanaries(t *testing.T, p process, add func(string, []byte, ...string)) {
 	t.Helper()
 	known, err := client.LoadContext(c.ContextFile())
@@ -301,8 +301,8 @@ func (c *cluster) derivedCanaries(t *testing.T, p process, add func(string, []by
 	t.Errorf("none of %d roots of the service mesh has the key that is looked for", len(roots.Roots))
 }
 
-// meshSeed is how much of what is derived for the service mesh's CA makes its key. The rest
-// makes the mesh's name, which is no secret.
+// meshSeed is the part of the service mesh CA's derived value that makes its key. The rest makes
+// the mesh's name, which is no secret.
 const meshSeed = 48
 
 // meshKey is the P-256 key of a seed: 1 to n-1.
@@ -331,7 +331,7 @@ func publicKey(t *testing.T, text string) crypto.PublicKey {
 	return cert.PublicKey
 }
 
-// keyMarks find private keys whose value no test can know: those of Boots and SVIDs.
+// keyMarks find private keys whose value no test can know: keys of Boots and SVIDs.
 func keyMarks(t *testing.T) []leak.Canary {
 	t.Helper()
 	mark, err := hex.DecodeString(pkcs8)
@@ -421,8 +421,8 @@ func (c *cluster) answers(t *testing.T, scan func(sink string, text []byte)) {
 	}
 }
 
-// disks gives every file on a disk of a CVM, and every log, to scan. What is mounted
-// there in memory is not on the disk, and so is not seen from the host.
+// disks gives every file on a disk of a CVM, and every log, to scan. File systems in memory are
+// mounted over the disk, and so are not visible from the host.
 func (c *cluster) disks(t *testing.T, scanner *leak.Scanner) (hits []leak.Hit, files int) {
 	t.Helper()
 	cvms := filepath.Join(c.State, "cloud", "cvms")
@@ -458,7 +458,7 @@ func (c *cluster) disks(t *testing.T, scanner *leak.Scanner) (hits []leak.Hit, f
 	return hits, files
 }
 
-// cookie is what cookied leaves in the group's spec.
+// cookie is the secret that cookied leaves in the group's spec.
 const cookie = "a secret"
 
 // cookied gives the group a declared secret, unless the test before has left it there.
@@ -580,7 +580,7 @@ func (c *cluster) delivered(t *testing.T, name string, epoch uint32) {
 			if one.Name != secret {
 				continue
 			}
-			// The cluster's own key is given to nobody.
+			// The cluster's own key is given to no member.
 			if want := map[bool]uint32{true: 0, false: 3}[groupName == "cluster"]; one.Epoch == epoch && one.Step == "" && one.Delivered == want && one.Connected == want {
 				return nil // it went meanwhile
 			}
@@ -636,7 +636,7 @@ func TestTOK10_CoordinatorThatWasAwayForARotation(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	// It may have been the one that led.
+	// The request's coordinator may have been the leader.
 	eventually(t, "an answer to the request for a rotation", time.Minute, func(ctx context.Context) error {
 		_, err := c.api.RotateSecret(ctx, "cluster", "gossip", "a coordinator is away")
 		return err

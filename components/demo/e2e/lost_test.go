@@ -16,11 +16,10 @@ import (
 	"cadre.dev/demo/internal/rig"
 )
 
-// TestLostCVMIsReplaced deletes a member's CVM on the platform, past Cadre. Nobody makes
-// another one without an operator's word (R134); with it the slot gets a new CVM that is
-// bound anew, the one before is never let in again, and the record says who wanted it
-// and why. That data comes back and no write is lost is shown with a database, by
-// TestDemoPath.
+// TestLostCVMIsReplaced deletes a member's CVM on the platform, without Cadre. No new CVM is made
+// without an operator's request (R134). After the request the slot gets a new CVM with a new
+// binding, the old one is never admitted again, and the record has the operator and the reason.
+// TestDemoPath shows with a database that the data returns and no write is lost.
 func TestLostCVMIsReplaced(t *testing.T) {
 	c := ready(t)
 	slot := slots(rig.Light)[1]
@@ -126,8 +125,8 @@ func (c *cluster) wantOthersUntouched(t *testing.T, slot string, before sight) {
 	}
 }
 
-// wantOnlyIn checks that a slot is held by one instance and bound to it, and that no
-// policy of the slot names the one before.
+// wantOnlyIn checks that one instance holds a slot and is bound to it, and that no policy of the
+// slot names the former one.
 func (c *cluster) wantOnlyIn(t *testing.T, slot, instance, before string) {
 	t.Helper()
 	told, err := c.api.ExplainAdmission(within(t, 30*time.Second), slot)

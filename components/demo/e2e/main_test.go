@@ -23,8 +23,8 @@ import (
 // bootDelay is how long a CVM of the tests boots.
 const bootDelay = time.Second
 
-// deployTime bounds the making of the shared cluster, rollTime one rollout with
-// whatever a test does to it. Tests with the race detector share the processors.
+// deployTime bounds the creation of the shared cluster, rollTime one rollout with a test's
+// disturbance. Tests with the race detector share the processors.
 const (
 	deployTime = 3 * time.Minute
 	rollTime   = 3 * time.Minute
@@ -111,8 +111,8 @@ func need(t *testing.T) string {
 	return rigtest.Needs(t, []string{"bwrap", "nsenter", "setpriv"}, []string{"cadre", "cadre-local", "cadre-agent", "cadre-coordinator"})
 }
 
-// deploy starts the cloud, the coordinators and the group. What it made stands in
-// shared.c even when it fails, so that it is brought down.
+// deploy starts the cloud, the coordinators and the group. shared.c has the created parts also
+// after a failure, so that they are removed.
 func deploy(root string) (*cluster, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), deployTime)
 	defer cancel()

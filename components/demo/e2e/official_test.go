@@ -362,7 +362,7 @@ func (c *cluster) wantMark(t *testing.T, cvm string) {
 	})
 }
 
-// forget removes the group and its CVM, whatever a test left of them.
+// forget removes the group and its CVM, in any state after a test.
 func (c *cluster) forget(t *testing.T, cvm string) {
 	ctx, cancel := context.WithTimeout(context.Background(), rollTime)
 	defer cancel()

@@ -10,9 +10,9 @@ import (
 	"cadre.dev/demo/internal/rig"
 )
 
-// TestRestoredBackupHalts is `make drill-restore` on the cluster that is there: Consul's
-// records go back behind a rollout. The cluster calls nothing and says why, until an
-// operator lets it go on with one command; then it rolls again (CTL-06, OPS-10).
+// TestRestoredBackupHalts is `make drill-restore` on the existing cluster: Consul's records go back
+// behind a rollout. The cluster makes no call and reports the reason, until an operator resumes it
+// with one command; then it rolls again (CTL-06, OPS-10).
 func TestRestoredBackupHalts(t *testing.T) {
 	c := ready(t)
 	before := c.look(t)

@@ -13,7 +13,7 @@ import (
 	"cadre.dev/demo/internal/rig"
 )
 
-// sight is what the host knows at one moment.
+// sight is the host's knowledge at one moment.
 type sight struct {
 	cvms map[string]rig.CVM
 	// updates counts the in-place updates that each CVM got.
@@ -57,9 +57,8 @@ func (c *cluster) look(t *testing.T) sight {
 	return s
 }
 
-// wantOneUpdateEach checks that since before each Slot of a group got one update,
-// was booted once, and is still the same CVM, and that the last rollout's records
-// tell the same.
+// wantOneUpdateEach checks that since before each Slot of a group got one update, was booted once,
+// and is still the same CVM, and that the last rollout's records agree.
 func (c *cluster) wantOneUpdateEach(t *testing.T, name string, before sight) {
 	t.Helper()
 	want := map[string]int{}
@@ -107,8 +106,8 @@ func (c *cluster) wantOneCallPerStep(t *testing.T, name string) {
 	ctx := within(t, 30*time.Second)
 	for _, slot := range slots(name) {
 		steps := c.steps(ctx, t, slot, last.ID)
-		// A member whose reports came late, on a busy machine, looks unavailable for a moment:
-		// a step that began by that is given up before its call, and planned anew, once.
+		// On a busy machine a member whose reports came late looks unavailable for a moment. A step
+		// that began because of that is given up before its call, and planned again, once.
 		acted := slices.DeleteFunc(slices.Clone(steps), func(s operation.Operation) bool {
 			return s.Phase == operation.Aborted && s.Call.Number == 0
 		})

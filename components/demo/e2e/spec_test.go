@@ -17,14 +17,14 @@ import (
 	"cadre.dev/demo/internal/rig"
 )
 
-// refusedCode is cadre's exit code for what validation or a policy refuses.
+// refusedCode is cadre's exit code for a rejection by validation or a policy.
 const refusedCode = 3
 
 // specValid is the Condition that says whether the stored spec can be used.
 const specValid = "SpecValid"
 
-// TestSpecThatCannotWork writes specs that can never work, through the CLI and past
-// it into the KV store: nothing changes, and each problem is told with its field.
+// TestSpecThatCannotWork writes specs that can never work, through the CLI and directly into the KV
+// store: nothing changes, and each problem is reported with its field.
 func TestSpecThatCannotWork(t *testing.T) {
 	c := ready(t)
 	before := c.look(t)
@@ -111,7 +111,7 @@ func TestSpecThatCannotWork(t *testing.T) {
 				t.Errorf("%s: target %s, rollout %s, %d available; want %s, %s, 3", name,
 					status.Target, status.Rollout, status.Available, stored.Status.Target, stored.Status.Rollout)
 			}
-			// Whoever waits is told at once, not kept until his time is up.
+			// A waiting client is informed at once, not at its timeout.
 			var stopped *client.RolloutError
 			if err := c.api.Wait(within(t, 20*time.Second), rig.Light, client.WaitOptions{Index: status.ObservedIndex}); !errors.As(err, &stopped) {
 				t.Errorf("%s: waiting for the group ends with %v, want the reason", name, err)

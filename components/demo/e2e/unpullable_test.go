@@ -168,5 +168,5 @@ func TestATT36_ASlowRegistryHoldsTheRollout(t *testing.T) {
 	}
 }
 
-// pulls is what a CVM logs when its engine waits for images.
+// pulls is a CVM's log line while its engine waits for images.
 const pulls = "waits for the images of the compose file"

@@ -13,11 +13,11 @@ import (
 	"cadre.dev/demo/internal/rigtest"
 )
 
-// rollouts follow each other, so that the second one stands what the first one leaves behind.
+// rollouts follow each other, so that the second one starts from the first one's result.
 const rollouts = 2
 
-// TestDemoPath is the demo of the README on real PostgreSQL, with all that can happen to a cluster, on one
-// deployment. The paths of other networks are those of TestOtherNetworks.
+// TestDemoPath is the demo of the README on real PostgreSQL, with all faults of a cluster, on one
+// deployment. TestOtherNetworks has the paths of other networks.
 func TestDemoPath(t *testing.T) {
 	r, n := newRig(t, rig.DefaultNet)
 	r.Routes = true
@@ -70,9 +70,9 @@ func checkDeath(ctx context.Context, t *testing.T, r *rig.Rig, n *rig.Narrator, 
 	t.Logf("longest write gap %d ms in a rollout, %d ms when the leader died", planned, report.GapMS.Unplanned)
 }
 
-// checkPowerLoss is `make drill-power` on the cluster that is there: the power of
-// everything goes at one instant, the cluster comes back by itself at its addresses, and
-// no write that was acknowledged before or since is missing.
+// checkPowerLoss is `make drill-power` on the existing cluster: the power of everything goes at one
+// instant, the cluster recovers automatically at its addresses, and no write that was acknowledged
+// before or since is missing.
 func checkPowerLoss(ctx context.Context, t *testing.T, r *rig.Rig, n *rig.Narrator) {
 	t.Helper()
 	before, err := os.ReadFile(r.ContextFile())

@@ -13,10 +13,10 @@ import (
 // heldLimit bounds a hand-over within which things die, with all that follows it.
 const heldLimit = 5 * time.Minute
 
-// checkKilledWhileHeld kills, while callers wait for a hand-over, what they wait in (the Envoy
-// and the pooler of the application's CVM) and the coordinator that told them to. Both routes
-// that lead to the leader are held then, once each. The hand-over comes to its end, each way of
-// writing goes on, every hold is let go, and the agent's log says what died.
+// checkKilledWhileHeld kills, while callers wait for a hand-over, the processes in which they wait
+// (the Envoy and the pooler of the application's CVM) and the coordinator that asked them to wait.
+// Both routes that lead to the leader are paused then, once each. The hand-over completes, each way
+// of writing continues, every pause ends, and the agent's log names the killed processes.
 func checkKilledWhileHeld(ctx context.Context, t *testing.T, r *rig.Rig, n *rig.Narrator) {
 	t.Helper()
 	const tries = 3
@@ -88,9 +88,10 @@ func restartWhileHeld(ctx context.Context, t *testing.T, r *rig.Rig, n *rig.Narr
 	return holds, killed
 }
 
-// killWhileHeld kills what callers in the CVM of a Slot wait in, and the coordinator that told
-// them to wait for an operation, as soon as it has; killed is when all of it was dead. What
-// they wait in goes first: until the caller's own Envoy is back it cannot show the new leader.
+// killWhileHeld kills the processes in which callers in the CVM of a Slot wait, and the coordinator
+// that asked them to wait for an operation, as soon as it has; killed is when all of it was dead.
+// The processes of the callers go first: until the caller's own Envoy is back it cannot show the
+// new leader.
 func killWhileHeld(ctx context.Context, t *testing.T, r *rig.Rig, app, operation string) (coordinator string, killed time.Time) {
 	t.Helper()
 	coordinator, err := r.AwaitTold(ctx, []string{"coordinator-0", "coordinator-1", "coordinator-2"}, operation)

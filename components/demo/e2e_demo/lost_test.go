@@ -11,9 +11,9 @@ import (
 	"cadre.dev/demo/internal/rig"
 )
 
-// checkLostCVM deletes a standby's CVM with its disk under load, past Cadre, and replaces
-// it as an operator does: the new one is rebuilt from the leader, on an empty disk, and
-// writes go on meanwhile. Whether one is missing is told in the end (see checkPowerLoss).
+// checkLostCVM deletes a standby's CVM with its disk under load, without Cadre, and replaces it
+// like an operator: the new one is rebuilt from the leader, on an empty disk, and writes continue
+// meanwhile. checkPowerLoss checks in the end that no write is missing.
 func checkLostCVM(ctx context.Context, t *testing.T, r *rig.Rig, n *rig.Narrator) {
 	t.Helper()
 	c, err := r.Client()
@@ -100,8 +100,8 @@ func awaitState(ctx context.Context, t *testing.T, c *client.Client, slot string
 	}
 }
 
-// checkDestroyedCVM deletes a standby's CVM with its disk under load, past Cadre, in a group
-// whose spec says that healing may replace it: nobody is asked.
+// checkDestroyedCVM deletes a standby's CVM with its disk under load, without Cadre, in a group
+// whose spec permits healing to replace it: no operator is asked.
 func checkDestroyedCVM(ctx context.Context, t *testing.T, r *rig.Rig, n *rig.Narrator) {
 	t.Helper()
 	c, err := r.Client()

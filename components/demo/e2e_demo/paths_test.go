@@ -15,9 +15,8 @@ import (
 // unreached are what Python says of a connection that did not come to be.
 var unreached = []string{"ConnectionRefusedError", "TimeoutError", "No route to host", "Network is unreachable"}
 
-// checkPaths shows that everything between CVMs goes over the overlay: with every
-// packet between CVMs dropped the database goes on over the gateway; and no CVM reaches
-// another's own address.
+// checkPaths shows that all traffic between CVMs goes over the overlay: with every packet between
+// CVMs dropped the database continues over the gateway; and no CVM reaches another's own address.
 func checkPaths(ctx context.Context, t *testing.T, r *rig.Rig) {
 	t.Helper()
 	cvms, err := r.CVMs(ctx)

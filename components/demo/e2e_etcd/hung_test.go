@@ -12,8 +12,8 @@ import (
 	"cadre.dev/demo/internal/rig"
 )
 
-// hungLimit bounds the whole test, of which it waits for 90 s: that a process is down counts
-// after a minute, and one that hangs is killed 30 s after it was asked to end.
+// hungLimit bounds the whole test, of which it waits for 90 s: a process counts as down after a
+// minute, and a process that hangs is killed 30 s after the request to end.
 const hungLimit = 240 * time.Second
 
 // TestAHungMemberIsRestartedInItsContainer stops the process of a real member while clients
@@ -76,7 +76,8 @@ func TestAHungMemberIsRestartedInItsContainer(t *testing.T) {
 // figures are what the leader serves of the group.
 type figures map[string]float64
 
-// of is the value of the figure with these labels beside the group's, in their order; -1 where there is none.
+// of is the value of the figure with these labels after the group's, in their order; -1 where there
+// is none.
 func (f figures) of(name string, labels ...string) float64 {
 	all := append(labels, `group="`+rig.Etcd+`"`)
 	slices.Sort(all)

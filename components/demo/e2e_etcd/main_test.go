@@ -78,7 +78,7 @@ func (c *cluster) next() string {
 	return c.release()
 }
 
-// release is the one that the group has.
+// release is the group's release.
 func (c *cluster) release() string { return strconv.Itoa(c.releases) }
 
 // story is one test of the cluster.

@@ -64,7 +64,7 @@ func TestMembersComeAndGo(t *testing.T) {
 	s.keptPromises(checked, found)
 }
 
-// awaitSet waits until slot's member lists these as voters, and nobody else.
+// awaitSet waits until slot's member lists exactly these voters.
 func (s *story) awaitSet(ctx context.Context, slot string, want ...string) error {
 	return s.until(ctx, func() error {
 		voters, others, err := s.EtcdSet(ctx, slot)
@@ -90,7 +90,7 @@ func (s *story) awaitReplaced(ctx context.Context, slot, was string) error {
 	})
 }
 
-// until asks again and again; the last error is what was missing.
+// until repeats ask; the last error names the missing part.
 func (s *story) until(ctx context.Context, ask func() error) error {
 	ticker := time.NewTicker(500 * time.Millisecond)
 	defer ticker.Stop()

@@ -122,8 +122,8 @@ func (s *story) oneHandOver(before map[string]identity, rollout operation.Rollou
 	if len(reigns) == 0 {
 		s.Fatal("the clients saw no leader")
 	}
-	// Every leadership move must be the planned one, unless leadership moved by
-	// itself before the last step; then the record must not claim more than one.
+	// Every leadership move must be the planned one, unless leadership moved automatically before
+	// the last step; then the record must not claim more than one.
 	switch led := reigns[0].Leader; {
 	case led == "":
 		s.Errorf("nobody told who led in term %d", reigns[0].Term)

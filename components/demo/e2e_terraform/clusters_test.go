@@ -10,7 +10,7 @@ import (
 	"cadre.dev/client"
 )
 
-// enabled is what make test-clusters sets.
+// enabled is the variable that make test-clusters sets.
 const enabled = "CADRE_TEST_CLUSTERS"
 
 // Every other folder of clusters/ does what its README says: it is applied, rolled to

@@ -13,7 +13,7 @@ import (
 	"cadre.dev/demo/internal/leak"
 )
 
-// secrets are those that members have now, which coordinators made for them.
+// secrets are the members' present secrets from the coordinators.
 func (s *stage) secrets() []leak.Canary {
 	s.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/root/run/mesh/secrets/*")
@@ -31,9 +31,9 @@ func (s *stage) secrets() []leak.Canary {
 	return out
 }
 
-// hasNoSecret looks for those of members and for those that this machine knows in everything
-// that Terraform wrote, printed or logged, and in the logs of the cloud and its CVMs. The
-// plans are to be among what is looked at.
+// hasNoSecret looks for the members' secrets and this machine's secrets in everything that
+// Terraform wrote, printed or logged, and in the logs of the cloud and its CVMs. The plans must be
+// among the searched files.
 func (s *stage) hasNoSecret(known client.Context, members []leak.Canary, plans ...string) {
 	s.Helper()
 	cloud, err := s.Cloud()

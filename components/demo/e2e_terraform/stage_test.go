@@ -119,7 +119,7 @@ func (s *stage) interrupt(text string, ready func() error, kill func(pid int) er
 	go func() {
 		lines := bufio.NewScanner(out)
 		lines.Buffer(nil, 4<<20)
-		// Whoever writes must not wait for a reader that gave up.
+		// A writer must not wait for a reader that gave up.
 		defer func() { _, _ = io.Copy(io.Discard, out) }()
 		for met := false; lines.Scan(); {
 			_, _ = fmt.Fprintln(s.Stand.Log, lines.Text())
@@ -147,7 +147,7 @@ func (s *stage) interrupt(text string, ready func() error, kill func(pid int) er
 // killAll ends Terraform and its providers at one instant.
 func killAll(pid int) error { return syscall.Kill(-pid, syscall.SIGKILL) }
 
-// killProviders ends the providers of a Terraform, which goes on.
+// killProviders kills the providers of a Terraform, which keeps running.
 func killProviders(pid int) error {
 	// Any of its threads may have begun them.
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))

@@ -15,7 +15,7 @@ import (
 	"cadre.dev/core/group"
 )
 
-// everywhere is what an api says when it and all three workers are at their releases.
+// everywhere is the answer of an api when it and all three workers are at their releases.
 func everywhere(api, release string) map[string]string {
 	return map[string]string{api: release, "worker-0": release, "worker-1": release, "worker-2": release}
 }
@@ -44,7 +44,7 @@ func TestTOK08_StarterIsAppliedRolledInterruptedAndDestroyed(t *testing.T) {
 
 	s.run("plan", "-out="+s.planFile("second"), "-var=release=2")
 
-	// The provider is killed in the middle of a rollout, which goes on by itself.
+	// The provider is killed in the middle of a rollout, which continues without it.
 	s.interrupt("cadre_group.worker: Modifying...", func() error {
 		return s.seen(c, "worker", working)
 	}, killProviders, "release=2")

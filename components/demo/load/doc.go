@@ -1,13 +1,12 @@
-// Package load is the measuring writer of the demo and of the end-to-end tests:
-// a closed loop of small writes, a journal of what was attempted and what was
-// acknowledged, and figures from that journal alone.
+// Package load is the measuring writer of the demo and of the end-to-end tests: a closed loop of
+// small writes, a journal of the attempted and the acknowledged writes, and figures from that
+// journal alone.
 //
-// Up to three writers run side by side, each with a table and a journal of its own: one
-// that knows all members (Direct), one that dials a route (Route), one that dials a route
-// with a pooler (Pooled). None ever tries a failed write again: the next attempt is
-// another one, with an id of its own.
+// Up to three writers run side by side, each with its own table and journal: one that knows all
+// members (Direct), one that dials a route (Route), one that dials a route with a pooler (Pooled).
+// No writer repeats a failed write: the next attempt is another write with its own id.
 //
-// It reports four numbers, never one (workload-handover 18.3): the longest
-// interval between acknowledged writes, the errors by text, how long acknowledged
-// writes took, and acknowledged writes that a final read lacks.
+// Package load reports four numbers, never one (workload-handover 18.3): the longest interval
+// between acknowledged writes, the errors by text, the latency of acknowledged writes, and the
+// acknowledged writes that a final read lacks.
 package load

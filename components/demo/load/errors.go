@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// coded is what database errors offer: SQLSTATE for PostgreSQL.
+// coded is the code of database errors: SQLSTATE for PostgreSQL.
 type coded interface{ SQLState() string }
 
 // errorClass folds an error into one of few texts, so that they can be counted.

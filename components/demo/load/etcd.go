@@ -168,9 +168,9 @@ func (e *Etcd) IDs(ctx context.Context) (map[int64]bool, error) {
 	return nil, fmt.Errorf("read the written ids: %w", errors.Join(errs...))
 }
 
-// Leader implements RegisterStore. An etcd member that has won an election says at
-// once that it leads, but tells the term of the last entry that it applied, which is
-// still its predecessor's. A linearizable read makes it apply its own first.
+// Leader implements RegisterStore. An etcd member that has won an election reports at once that it
+// leads, with the term of the last entry that it applied, which is still its predecessor's. A
+// linearizable read makes it apply its own first.
 func (e *Etcd) Leader(ctx context.Context, member int) (term uint64, leads bool, err error) {
 	client := e.clients[member]
 	term, leads, err = standing(ctx, client)
@@ -183,7 +183,7 @@ func (e *Etcd) Leader(ctx context.Context, member int) (term uint64, leads bool,
 	return standing(ctx, client)
 }
 
-// standing is what the member says about itself.
+// standing is the member's own report.
 func standing(ctx context.Context, client *clientv3.Client) (term uint64, leads bool, err error) {
 	said, err := client.Status(ctx, client.Endpoints()[0])
 	if err != nil {

@@ -15,7 +15,7 @@ func ids(list ...int64) IDs {
 	return s
 }
 
-// A set of ids behaves as a map does, whatever the order.
+// A set of ids behaves like a map, in any order.
 func TestIDsAreASet(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for round := range 200 {

@@ -22,9 +22,9 @@ const (
 	maxQueue = 4096
 )
 
-// Journal keeps what was attempted and what was acknowledged, over the starts of the
-// load: an Op counts from the moment when it would survive a power cut, and no id is
-// issued twice. Safe for concurrent use; Close ends it.
+// Journal records the attempted and the acknowledged writes, over the starts of the load: an Op
+// counts from the moment when it would survive a power cut, and no id is issued twice. Safe for
+// concurrent use; Close ends it.
 type Journal struct {
 	disk disk
 	done chan struct{}
@@ -33,7 +33,7 @@ type Journal struct {
 
 	mu   sync.Mutex // guards the following
 	turn *sync.Cond // something below changed
-	// kept is what survives.
+	// kept is the part that survives.
 	kept kept
 	// earlier are the ids that were acknowledged before this start.
 	earlier IDs
@@ -46,7 +46,7 @@ type Journal struct {
 
 // kept is a journal's durable content.
 type kept struct {
-	// ops are the newest Ops, older those before them.
+	// ops are the newest Ops, older the ones before them.
 	ops   []Op
 	older older
 	// acknowledged are the ids of all acknowledged writes but unchecked ones.
@@ -69,10 +69,9 @@ type older struct {
 // ErrClosed means that the journal takes nothing any more.
 var ErrClosed = errors.New("the journal is closed")
 
-// OpenJournal opens the journal at path, or begins one. A last line that a power cut
-// tore is dropped; any other line that cannot be read is an error. Ids go on behind
-// the highest that was ever issued, and behind highest, which is the highest that the
-// system under load holds: a journal may have been lost.
+// OpenJournal opens the journal at path, or begins one. It drops a last line that a power cut tore;
+// any other unreadable line is an error. Ids continue after the highest issued one, and after
+// highest, the highest id in the system under load: a journal may have been lost.
 func OpenJournal(path string, highest int64) (*Journal, error) {
 	d, err := openFile(path)
 	if err != nil {
@@ -152,7 +151,7 @@ func (j *Journal) Flush() error {
 	return j.err
 }
 
-// Err is what the disk said when it failed; the journal takes nothing any more then.
+// Err is the error of the disk; the journal accepts nothing after it.
 func (j *Journal) Err() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -210,8 +209,8 @@ func (j *Journal) commitAll() {
 	}
 }
 
-// compact rewrites the file when it holds twice as many Ops as are kept. It is called
-// under the lock and lets go of it meanwhile: nobody else changes what is kept.
+// compact rewrites the file when it holds twice as many Ops as are kept. It is called under the
+// lock and releases it meanwhile: no other goroutine changes the kept part.
 func (j *Journal) compact() error {
 	if len(j.kept.ops) < 2*j.keep {
 		return nil

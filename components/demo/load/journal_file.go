@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// disk is where a journal's lines are. A line is there for good once Sync or Replace
-// has returned; before that a power cut may take it, or a part of it.
+// disk stores a journal's lines. A line is durable once Sync or Replace has returned; before that a
+// power cut may take it, or a part of it.
 type disk interface {
 	io.Writer
 	Sync() error
@@ -30,7 +30,7 @@ type disk interface {
 
 // line is one line of the file. One of its fields is set.
 type line struct {
-	// Reserved ids and those before may have been issued.
+	// Reserved ids and lower ids may have been issued.
 	Reserved int64       `json:"reserved,omitempty"`
 	Begun    *began      `json:"begun,omitempty"`
 	Older    *checkpoint `json:"older,omitempty"`
@@ -42,7 +42,7 @@ type began struct {
 	At time.Time `json:"at"`
 }
 
-// checkpoint is what is kept of the Ops before the file's first one.
+// checkpoint sums up the Ops before the file's first one.
 type checkpoint struct {
 	older
 	IDs    IDs `json:"ids"`
@@ -62,7 +62,7 @@ func (l lines) WriteTo(w io.Writer) (int64, error) {
 	return text.WriteTo(w)
 }
 
-// lines are those of a file that holds k and nothing else.
+// lines are the lines of a file that holds only k.
 func (k kept) lines() lines {
 	before := checkpoint{older: k.older, IDs: k.acknowledged, Starts: k.starts}
 	text := lines{{Older: &before}, {Reserved: k.reserved}}
@@ -72,7 +72,7 @@ func (k kept) lines() lines {
 	return text
 }
 
-// commit appends lines for good.
+// commit appends lines durably.
 func commit(d disk, text lines) error {
 	_, err := text.WriteTo(d)
 	if err == nil {
@@ -178,7 +178,7 @@ func openFile(path string) (*fileDisk, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A new file is there for good only with its folder.
+	// A new file is durable only with its folder.
 	if err := syncFolder(path); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}

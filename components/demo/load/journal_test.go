@@ -78,8 +78,8 @@ func (d *powerDisk) Replace(text lines) error {
 	return nil
 }
 
-// cut ends the power: some of what was not synced may be there all the same. It returns
-// the disk as the next start finds it.
+// cut ends the power: some of the unsynced data may be there. It returns the disk for the next
+// start.
 func (d *powerDisk) cut(random *rand.Rand) *powerDisk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -122,8 +122,8 @@ func flush(t *testing.T, j *Journal) {
 	}
 }
 
-// Whenever the power goes: what counted as acknowledged is still in the journal, and no
-// id is issued twice. Many starts in a row, with a short journal that is rewritten often.
+// After a power cut at any time, the journal still has every acknowledged write, and no id is
+// issued twice. Many starts in a row, with a short journal that is rewritten often.
 func TestPowerCutsLoseNothingThatCounted(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	d := &powerDisk{}
@@ -229,7 +229,7 @@ func TestDamageBeforeTheLastLineIsAnError(t *testing.T) {
 	}
 }
 
-// A file that is opened again goes on; what came before the start is told apart.
+// A reopened file continues; events before the start are distinguished.
 func TestAJournalGoesOn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "deep", "j.jsonl")
 	first, err := OpenJournal(path, 0)

@@ -22,8 +22,8 @@ const (
 	// Direct: all members are named, and tried in order until one accepts writes
 	// (target_session_attrs=read-write). A write is one statement.
 	Direct Way = "direct"
-	// Route: one name that leads to the leader. A write is one statement, which also says
-	// who ran it: behind a route the address is the same whoever answers.
+	// Route: one name that leads to the leader. A write is one statement, which also returns the
+	// server: behind a route the address is the same for every server.
 	Route Way = "route"
 	// Pooled: a route with a pooler, which gives a connection to the server for each
 	// transaction. A write is a transaction: BEGIN, the statement of Route, COMMIT.
@@ -141,8 +141,8 @@ func (c *pgConn) Write(ctx context.Context, id int64) (string, error) {
 	}
 }
 
-// tell writes id and returns the Slot that ran the statement, where its server has the
-// setting cadre.slot; elsewhere the address that was dialled.
+// tell writes id and returns the Slot that ran the statement, where its server has the setting
+// cadre.slot; elsewhere the dialled address.
 func (c *pgConn) tell(ctx context.Context, on interface {
 	QueryRow(context.Context, string, ...any) pgx.Row
 }, id int64) (string, error) {

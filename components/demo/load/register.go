@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// RegisterKind is what a RegisterOp does.
+// RegisterKind is the kind of a RegisterOp.
 type RegisterKind string
 
 const (
@@ -18,9 +18,8 @@ const (
 	RegisterSwap RegisterKind = "swap"
 )
 
-// RegisterOp is one operation on one register. A register that was never written
-// holds 0; every write has a value of its own, its ID, so that a read tells which
-// write it saw.
+// RegisterOp is one operation on one register. A register that was never written holds 0; every
+// write has a unique value, its ID, so that a read identifies its write.
 type RegisterOp struct {
 	ID     int64        `json:"id"`
 	Client int          `json:"client"`
@@ -33,7 +32,7 @@ type RegisterOp struct {
 	// Unknown: no answer came. The operation may take effect at any time after
 	// Call, also after Return, or never.
 	Unknown bool `json:"unknown,omitempty"`
-	// Value is what a read, or a swap that was refused, saw.
+	// Value is the value that a read, or a refused swap, found.
 	Value   int64  `json:"value,omitempty"`
 	Swapped bool   `json:"swapped,omitempty"`
 	Member  string `json:"member"`
@@ -49,7 +48,7 @@ func (o RegisterOp) wrote() bool {
 type RegisterAnswer struct {
 	Value   int64
 	Swapped bool
-	// Term of the leader at that time; 0 when not told.
+	// Term of the leader at that time; 0 when unknown.
 	Term uint64
 }
 
@@ -70,7 +69,7 @@ type RegisterStore interface {
 // Reign is one leader's time as the load saw it.
 type Reign struct {
 	Term uint64 `json:"term"`
-	// Leader is empty when only answers told the Term.
+	// Leader is empty when only answers revealed the Term.
 	Leader string    `json:"leader,omitempty"`
 	Since  time.Time `json:"since"`
 }

@@ -21,10 +21,10 @@ type Linearizability struct {
 	Illegal []int `json:"illegal_keys,omitempty"`
 }
 
-// Check decides whether some order of the operations, each at one instant between
-// its call and its return, explains all answers. A write without an answer may
-// have that instant at any time after its call; one that never happened is the
-// same as one after everything else. limit bounds the search for each key.
+// Check decides whether some order of the operations, each at one instant between its call and its
+// return, explains all answers. A write without an answer may have that instant at any time after
+// its call; a write that never happened is the same as a write after everything else. limit bounds
+// the search for each key.
 func Check(history []RegisterOp, limit time.Duration) Linearizability {
 	began := time.Now()
 	v := Linearizability{Result: string(porcupine.Ok)}

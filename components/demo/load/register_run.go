@@ -23,8 +23,8 @@ type RegisterConfig struct {
 }
 
 const (
-	// turnAfter operations a client goes on to the next member, so that every member
-	// is asked all the time.
+	// after turnAfter operations a client changes to the next member, so that every member is
+	// queried all the time.
 	turnAfter = 50
 	// watchEvery is how often the members are asked who leads.
 	watchEvery = 100 * time.Millisecond

@@ -30,7 +30,8 @@ func RegisterHandler(r *Registers, stop func()) http.Handler {
 		answer(w, r.history.Summarize(r.began, from, to))
 	})
 	mux.HandleFunc("POST /verify", func(w http.ResponseWriter, req *http.Request) {
-		// The history first: what is acknowledged while the read runs must not count as missing.
+		// The history first: a write that is acknowledged during the read must not count as
+		// missing.
 		acknowledged := r.history.AcknowledgedIDs()
 		present, err := r.store.IDs(req.Context())
 		if err != nil {

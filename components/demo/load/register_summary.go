@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// RegisterSummary is what a run with registers says about one span of time.
+// RegisterSummary sums up one span of time of a run with registers.
 type RegisterSummary struct {
 	// Summary counts writes: puts, and swaps that were not refused. An unknown
 	// outcome counts as failed. Servers stays empty: every member takes writes.
@@ -16,8 +16,8 @@ type RegisterSummary struct {
 	Refused int `json:"refused"`
 	// Unknown outcomes of writes.
 	Unknown int `json:"unknown"`
-	// Reigns that began in the span, and the one before, by Term. One more than the
-	// leadership moves.
+	// Reigns that began in the span, and the one before, by Term. Their number is the leadership
+	// moves plus one.
 	Reigns []Reign `json:"reigns"`
 }
 

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// Verdict compares the journal with what the system holds.
+// Verdict compares the journal with the content of the system.
 type Verdict struct {
 	Acknowledged int `json:"acknowledged"`
 	Present      int `json:"present"`
 	Missing      int `json:"missing"`
 	// MissingIDs are the first of them, as spans.
 	MissingIDs []string `json:"missing_ids,omitempty"`
-	// Earlier are those of the above that were acknowledged before the load started last:
-	// before a power cut, for example. Starts counts the load's starts.
+	// Earlier counts the writes that were acknowledged before the last start of the load: before a
+	// power cut, for example. Starts counts the load's starts.
 	Earlier Part `json:"earlier,omitzero"`
 	Starts  int  `json:"starts,omitempty"`
 	// Unchecked writes were acknowledged too, so long ago that their ids are forgotten.
@@ -64,9 +64,9 @@ func Handler(j *Journal, target Target, stop func()) http.Handler {
 	return mux
 }
 
-// Verify compares what the journal holds as acknowledged with what the system holds now.
+// Verify compares the acknowledged writes of the journal with the present content of the system.
 func Verify(ctx context.Context, j *Journal, target Target) (Verdict, error) {
-	// The journal first: what is acknowledged while the read runs must not count as missing.
+	// The journal first: a write that is acknowledged during the read must not count as missing.
 	acks := j.Acknowledgements()
 	present, err := target.IDs(ctx)
 	if err != nil {
@@ -81,7 +81,7 @@ func Verify(ctx context.Context, j *Journal, target Target) (Verdict, error) {
 	}, nil
 }
 
-// Span is the span of time that a request for a summary names; what it leaves out is open.
+// Span is the span of time that a request for a summary names; an omitted end is open.
 func Span(r *http.Request) (from, to time.Time, err error) {
 	from, badFrom := queryTime(r, "from")
 	to, badTo := queryTime(r, "to")

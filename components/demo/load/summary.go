@@ -19,7 +19,7 @@ type Op struct {
 // Acknowledged reports whether the server confirmed the write.
 func (o Op) Acknowledged() bool { return o.Error == "" }
 
-// Summary is what a journal says about one span of time.
+// Summary sums up one span of time of a journal.
 type Summary struct {
 	From         time.Time `json:"from"`
 	To           time.Time `json:"to"`
@@ -38,8 +38,8 @@ type Summary struct {
 	// Addresses, or Slots where the way there is a route and the servers say theirs.
 	Servers []string       `json:"servers"`
 	Errors  map[string]int `json:"errors,omitempty"`
-	// Partial says that the journal keeps only counts of the span's oldest writes: Gap,
-	// Slowest, P50, P99, Servers and Errors are those of the others.
+	// Partial: the journal keeps only counts of the span's oldest writes. Gap, Slowest, P50, P99,
+	// Servers and Errors cover the other writes.
 	Partial bool `json:"partial,omitempty"`
 }
 

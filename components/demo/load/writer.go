@@ -75,7 +75,7 @@ func (w *Writer) loop(ctx context.Context) {
 	}
 }
 
-// attempt makes one write and returns the connection to go on with, or nil.
+// attempt makes one write and returns the connection for the next one, or nil.
 func (w *Writer) attempt(ctx context.Context, conn Conn) Conn {
 	// The attempt outlives a stop, so that its outcome is known and recorded.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.cfg.Deadline)

@@ -38,20 +38,20 @@ type Database struct {
 	Row     *Row `json:"row"`
 	Master  Side `json:"master"`
 	Replica Side `json:"replica"`
-	// Writes10s are the writes of the last ten seconds, whoever asked for them.
+	// Writes10s are the writes of the last ten seconds, of all clients.
 	Writes10s int `json:"writes_10s"`
 	// Error is the first thing that went wrong.
 	Error string `json:"error,omitempty"`
 }
 
-// Row is what was written.
+// Row is the written row.
 type Row struct {
 	ID int64     `json:"id"`
 	By string    `json:"by"`
 	At time.Time `json:"at"`
 }
 
-// Side is what is behind one route.
+// Side is the server behind one route.
 type Side struct {
 	Route string `json:"route"`
 	// Slot that answered, as the server says itself (its setting cadre.slot), and the address
@@ -72,14 +72,14 @@ type Side struct {
 const (
 	createTable = `CREATE TABLE IF NOT EXISTS webdemo (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, by text NOT NULL, at timestamptz NOT NULL DEFAULT clock_timestamp())`
 	insertRow   = `INSERT INTO webdemo (by) VALUES ($1) RETURNING id, by, at`
-	// Whoever answers says who it is.
+	// The answering server names itself.
 	readRow = `SELECT coalesce(current_setting('cadre.slot', true), ''), coalesce(host(inet_server_addr()) || ':' || inet_server_port(), 'a socket'), pg_is_in_recovery(),
  EXISTS (SELECT FROM webdemo WHERE id = $1), (SELECT count(*) FROM webdemo WHERE at > clock_timestamp() - interval '10 seconds')`
 	pruneRows = `DELETE FROM webdemo WHERE id <= $1`
 )
 
-// undefinedTable and uniqueViolation are SQLSTATEs: somebody dropped the table, or two made
-// it at once.
+// undefinedTable and uniqueViolation are SQLSTATEs: the table was dropped, or two clients made it
+// at once.
 const (
 	undefinedTable  = "42P01"
 	uniqueViolation = "23505"
@@ -108,7 +108,7 @@ func (d *database) master(ctx context.Context, did *Database) error {
 	}
 	defer done()
 	if !d.made.Load() {
-		// Two that make it at once: one of them is told that it is there.
+		// Two clients may make it at once: one of them gets the error that it exists.
 		if _, err := conn.Exec(ctx, createTable); err != nil && state(err) != uniqueViolation {
 			return fmt.Errorf("create the table: %w", err)
 		}
@@ -221,7 +221,7 @@ func state(err error) string {
 	return ""
 }
 
-// reason tells people what happened; pgx names the user and every address that it tried.
+// reason describes the error for a page; pgx names the user and every address that it tried.
 func reason(err error) string {
 	var refused *pgconn.ConnectError
 	var told *pgconn.PgError

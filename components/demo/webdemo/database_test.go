@@ -30,8 +30,8 @@ func TestARowGoesThroughBothRoutes(t *testing.T) {
 	}
 }
 
-// What goes wrong is a 503 that names the route and the reason, and what is known all the
-// same. A write that failed is not tried again.
+// A failure is a 503 that names the route and the reason, with the known data. A failed write is
+// not repeated.
 func TestADatabaseThatDoesNotAnswer(t *testing.T) {
 	gone := nobody(t)
 	t.Run("no leader", func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestADatabaseThatDoesNotAnswer(t *testing.T) {
 	})
 }
 
-// Two that make the table at once: one of them is told that it is there, and goes on.
+// Two clients make the table at once: one of them gets the error that it exists, and continues.
 func TestTheTableIsMadeByWhoComesFirst(t *testing.T) {
 	leader := &server{slot: "postgres-0", refuses: "CREATE", state: "23505"}
 	did := look[webdemo.Database](t, db(leader.serve(t), (&server{standby: true}).serve(t)), "/db", http.StatusOK)

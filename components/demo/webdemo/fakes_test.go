@@ -14,8 +14,8 @@ import (
 	"cadre.dev/demo/webdemo"
 )
 
-// balanced is a route with members behind it, whose connections go round; those of nobody
-// are refused.
+// balanced is a route with members behind it, which take connections in turn; without members
+// connections are refused.
 type balanced struct {
 	mu      sync.Mutex
 	members []http.Handler
@@ -100,7 +100,7 @@ func (s *server) serve(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// session speaks the protocol until the client leaves.
+// session serves the protocol until the client leaves.
 func (s *server) session(conn net.Conn) {
 	backend := pgproto3.NewBackend(conn, conn)
 	if _, err := backend.ReceiveStartupMessage(); err != nil {
@@ -177,7 +177,7 @@ func unknown(_ context.Context, host string) ([]string, error) {
 	return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
 }
 
-// ask a handler, whatever it answers.
+// ask queries a handler and returns any answer.
 func ask(t *testing.T, handler http.Handler, path string) *httptest.ResponseRecorder {
 	t.Helper()
 	answer := httptest.NewRecorder()

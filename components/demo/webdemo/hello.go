@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Hello is who answers.
+// Hello identifies the answering Slot.
 type Hello struct {
 	Cluster  string `json:"cluster"`
 	Group    string `json:"group"`
@@ -25,7 +25,7 @@ func (h Hello) line() string { return fmt.Sprintf("%s release %s\n", h.Slot, h.R
 func (w Web) hello(ctx context.Context) Hello {
 	me := w.Self
 	if w.Instance != nil {
-		// Who answers is worth saying also where the agent is silent.
+		// The answer has its other fields also without an answer of the agent.
 		me.Instance, _ = w.Instance(ctx)
 	}
 	return me

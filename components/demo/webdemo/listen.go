@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// Outside stands, as the host of an address to listen on, for every address of the machine
-// but the loopback's. A program that listens on all addresses takes its port on the whole of
-// 127.0.0.0/8, where the agent listens for Peers and routes of the same port.
+// Outside, as the host of a listen address, means every address of the machine except the
+// loopback's. A program that listens on all addresses takes its port on the whole of 127.0.0.0/8,
+// where the agent listens for Peers and routes of the same port.
 const Outside = "outside"
 
 // outsideEvery is the time between two looks for addresses that came or went.
 const outsideEvery = 2 * time.Second
 
-// Listen accepts connections at all addresses of a list "host:port,host:port", and gives them
-// to serve, once for each listener, until ctx ends. The error is that of an address which
-// cannot be listened on; those of Outside may come and go.
+// Listen accepts connections at all addresses of a list "host:port,host:port", and gives them to
+// serve, once for each listener, until ctx ends. The error belongs to an address that cannot be
+// listened on; addresses of Outside may come and go.
 func Listen(ctx context.Context, addresses string, serve func(net.Listener)) error {
 	var outside []string
 	for _, address := range strings.Split(addresses, ",") {
@@ -61,7 +61,7 @@ func Listen(ctx context.Context, addresses string, serve func(net.Listener)) err
 	return nil
 }
 
-// follow listens on what came and lets go of what went.
+// follow listens on new addresses and closes the listeners of removed ones.
 func follow(ctx context.Context, held map[netip.AddrPort]net.Listener, ports []string, serve func(net.Listener)) error {
 	found, err := net.InterfaceAddrs()
 	if err != nil {

@@ -9,8 +9,7 @@ import (
 	"cadre.dev/demo/webdemo"
 )
 
-// A port of the loopback's other addresses stays free for the agent, and one that is taken
-// is an error.
+// A port of the loopback's other addresses stays free for the agent, and a taken one is an error.
 func TestListeningTakesNoMoreThanItNames(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	t.Cleanup(stop)

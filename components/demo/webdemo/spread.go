@@ -15,7 +15,7 @@ import (
 	"cadre.dev/demo/load/hosts"
 )
 
-// Bounds of what one look at a route may cost, whatever answers there.
+// Bounds of the cost of one query of a route, for any number of answers.
 const (
 	mostAsked   = 64
 	lookTimeout = 3 * time.Second
@@ -25,12 +25,12 @@ const (
 // spread finds out who answers at a route, by one connection after the other.
 type spread struct {
 	url, route string
-	// members that are expected to answer; none: nobody knows how many there are.
+	// members that are expected to answer; none: their number is unknown.
 	members []string
 	lookup  func(context.Context, string) ([]string, error)
 }
 
-// Spread is who answered at a route.
+// Spread lists the members that answered at a route.
 type Spread struct {
 	Route    string    `json:"route"`
 	Replicas []Replica `json:"replicas"`
@@ -60,7 +60,7 @@ type Failure struct {
 	Times int    `json:"times"`
 }
 
-// err says why nobody answered.
+// err is the reason without any answer.
 func (s Spread) err() error {
 	if len(s.Replicas) > 0 {
 		return nil
@@ -83,8 +83,8 @@ func (s Spread) lines() string {
 	return text.String()
 }
 
-// ask until every expected member has answered, or so many questions in a row have met
-// nobody new that there is nobody new: three for each that is known, and six at least.
+// ask queries until every expected member has answered, or until enough answers in a row came from
+// known members: three for each known one, and six at least.
 func (s spread) ask(ctx context.Context) Spread {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
@@ -92,7 +92,7 @@ func (s spread) ask(ctx context.Context) Spread {
 	found := Spread{Route: s.route, Replicas: []Replica{}, Silent: []string{}, Errors: []Failure{}}
 	web := &http.Client{
 		Timeout: askTimeout,
-		// A member says what it is, and not whom else to ask.
+		// A member names itself, and must not redirect the query.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport:     &http.Transport{DialContext: hosts.Dialer(s.lookup), DisableKeepAlives: true},
 	}

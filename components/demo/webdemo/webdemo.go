@@ -1,10 +1,10 @@
-// Package webdemo is the program of the starter and of the PostgreSQL demo cluster: a web
-// server that says which Slot answers, and shows what answers behind the routes that it
-// dials by their names.
+// Package webdemo is the program of the starter and of the PostgreSQL demo cluster: a web server
+// that names the answering Slot, and shows the members behind the routes that it dials by their
+// names.
 //
-// It never dials an address: names are looked up at each call, since routes appear and move
-// while it runs, and every question goes over a connection of its own, since one that is kept
-// would show one member for ever.
+// It never dials an address: names are looked up at each call, since routes appear and move while
+// it runs. Every query has its own connection, since a reused one would show one member
+// permanently.
 package webdemo
 
 import (
@@ -20,9 +20,10 @@ import (
 	"time"
 )
 
-// Web answers for one Slot. The zero value answers and asks nobody.
+// Web answers for one Slot. The zero value answers and queries no route.
 type Web struct {
-	// Self is who answers; Release any text. Where Instance is nil, Self has it or it is not told.
+	// Self identifies the Slot; Release is any text. Where Instance is nil, Self has the instance
+	// or it is omitted.
 	Self Hello
 	// Instance asks the agent which instance fills the Slot.
 	Instance func(context.Context) (string, error)
@@ -43,19 +44,20 @@ type Web struct {
 //go:embed page.html
 var page []byte
 
-// busyWait is how long a question waits for its turn: anybody may ask, and each asks others.
+// busyWait is how long a query waits for its turn: anyone may send a query, and each causes others.
 const busyWait = time.Second
 
 // Handler serves
 //
-//	GET /hello    who answers: JSON where that is accepted, else "<slot> release <release>"
-//	GET /         the page, where HTML is accepted, else the line of /hello and what /call says
-//	GET /all      which replicas answer at the own group's route
-//	GET /call     which members answer at the route of another group
+//	GET /hello    the answering slot: JSON where that is accepted, else "<slot> release <release>"
+//	GET /         the page, where HTML is accepted, else the line of /hello and the result of /call
+//	GET /all      the replicas that answer at the own group's route
+//	GET /call     the members that answer at the route of another group
 //	GET /db       one row, written and read back through the routes to a database
-//	GET /healthz  200, whatever others say: they do not make this Slot unhealthy
+//	GET /healthz  200, whatever other members answer: they do not make this Slot unhealthy
 //
-// What asks others answers 503 with the reason, in the same JSON, when nobody could be asked.
+// The paths that query others answer 503 with the reason, in the same JSON, when none could be
+// queried.
 func (w Web) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(out http.ResponseWriter, _ *http.Request) {
@@ -102,8 +104,9 @@ func (w Web) Handler() http.Handler {
 	return mux
 }
 
-// offer serves what asks others, some at a time: a crowd at the public Consul proxy must not become
-// a larger one inside. An error makes it 503; the answer names the reason by itself.
+// offer serves a path that queries others, some at a time: many requests at the public Consul proxy
+// must not become more requests inside. An error makes the answer a 503; the answer itself names
+// the reason.
 func offer(mux *http.ServeMux, path string, is bool, missing string, ask func(context.Context) (any, error)) {
 	turns := make(chan struct{}, 4)
 	mux.HandleFunc("GET "+path, func(out http.ResponseWriter, req *http.Request) {

@@ -80,7 +80,7 @@ func TestASlotAnswersWithoutItsAgent(t *testing.T) {
 	}
 }
 
-// What a server has no route for says which flag is missing.
+// The answer of a server without a route names the missing flag.
 func TestWhatIsNotAskedForIsNotThere(t *testing.T) {
 	for path, flag := range map[string]string{"/all": "-all=", "/call": "-call=", "/db": "-master="} {
 		if said := get(t, webdemo.Web{}, path, curl); said.Code != http.StatusNotFound || !strings.Contains(said.Body.String(), flag) {
@@ -103,7 +103,7 @@ func TestBrowsersGetThePage(t *testing.T) {
 	}
 }
 
-// Each of the members that are expected answers, and nobody is asked more often than needed.
+// Each of the expected members answers, and none is queried more often than needed.
 func TestAllReplicasAnswer(t *testing.T) {
 	at := route(t, slot("webdemo-0", "1"), slot("webdemo-1", "2"))
 	w := webdemo.Web{All: at, Members: []string{"webdemo-0", "webdemo-1"}}
@@ -118,7 +118,7 @@ func TestAllReplicasAnswer(t *testing.T) {
 	}
 }
 
-// One that is away is looked for a bounded number of times and named; what fails is counted.
+// A missing member is queried a bounded number of times and named; failures are counted.
 func TestASilentReplicaIsNamed(t *testing.T) {
 	w := webdemo.Web{All: route(t, slot("webdemo-0", "1"), broken(http.StatusBadGateway)), Members: []string{"webdemo-0", "webdemo-1"}}
 	found := look[webdemo.Spread](t, w, "/all", http.StatusOK)
@@ -130,7 +130,7 @@ func TestASilentReplicaIsNamed(t *testing.T) {
 	}
 }
 
-// How many there are behind another group's route nobody knows: all that answer are found,
+// The number of members behind another group's route is unknown: all answering members are found,
 // in the order of their slots.
 func TestOtherGroupsAreFoundWithoutKnowingThem(t *testing.T) {
 	var behind []http.Handler
@@ -152,7 +152,7 @@ func TestOtherGroupsAreFoundWithoutKnowingThem(t *testing.T) {
 	}
 }
 
-// A route that nobody answers at is a 503 with the reason; the slot itself still answers.
+// A route without an answering member is a 503 with the reason; the slot itself still answers.
 func TestARouteThatDoesNotAnswer(t *testing.T) {
 	at := nobody(t)
 	w := webdemo.Web{Self: webdemo.Hello{Slot: "api-0", Release: "1"}, All: at, Call: "http://" + at + "/hello"}

@@ -87,7 +87,7 @@ func names(root string) []string {
 	return found
 }
 
-// next says what runs and what to type.
+// next prints the running programs and the next commands.
 func next(ctx context.Context, s *tofu.Stand) error {
 	groups, err := s.Cadre(ctx, "group", "list")
 	if err != nil {

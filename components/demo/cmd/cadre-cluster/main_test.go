@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// What a cluster's outputs name is printed in the order of the names; one that names nothing
-// has no lines.
+// A cluster's outputs are printed in the order of their names; an empty output has no lines.
 func TestOutputsAreLinesToType(t *testing.T) {
 	got := commented(json.RawMessage(`{"hello of web-1":"curl b","all of web-0":"curl a"}`))
 	if want := []string{"curl a   # all of web-0", "curl b   # hello of web-1"}; !slices.Equal(got, want) {

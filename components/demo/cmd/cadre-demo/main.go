@@ -130,7 +130,7 @@ func run(ctx context.Context, args []string) error {
 // states are the folders below .out that clusters of this program are in.
 var states = []string{"demo", "drill-power", "drill-restore", "drill-tcb", "drill-coordinators", "bench", "bench-survival", "bench-service", "bench-heal"}
 
-// stateName is the folder of a verb's cluster: a drill leaves the one of make up alone.
+// stateName is the folder of a verb's cluster: a drill leaves the cluster of make up alone.
 func stateName(verb string) string {
 	if slices.Contains(states, verb) {
 		return verb
@@ -287,7 +287,7 @@ func heal(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string) error {
 	return told(all, out)
 }
 
-// told prints and keeps what was measured, also before something went wrong.
+// told prints and stores the measured figures, also the ones from before an error.
 func told(result figures.Result, out string) error {
 	if len(result.Figures) == 0 {
 		return nil
@@ -397,7 +397,7 @@ func up(ctx context.Context, r *rig.Rig, n *rig.Narrator, networkGiven bool, out
 	case r.Deployed():
 		err = r.BringBack(ctx, n)
 	default:
-		// What is left of a deployment that did not come to its end is of no use.
+		// The remains of an unfinished deployment are useless.
 		if err = r.Down(ctx); err == nil {
 			err = r.Deploy(ctx, n)
 		}
@@ -419,7 +419,7 @@ make up brings it back when the machine was off; make down removes it.
 	return nil
 }
 
-// down removes every cluster of this program, whoever started it, and says so.
+// down removes every cluster of this program, whoever started it, and reports that.
 func down(ctx context.Context, root, out string, say io.Writer) error {
 	var errs []error
 	nothing := true

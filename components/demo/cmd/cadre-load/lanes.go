@@ -24,7 +24,7 @@ type lane struct {
 	journal *load.Journal
 }
 
-// journalOf is the file of a way beside that of the direct one: journal.jsonl,
+// journalOf is the file of a way, next to the file of the direct one: journal.jsonl,
 // journal-route.jsonl.
 func journalOf(path string, way load.Way) string {
 	if way == load.Direct {
@@ -84,7 +84,7 @@ func (l *lane) run(ctx context.Context) error {
 // lanes are all of a process, the direct one first.
 type lanes []*lane
 
-// run all of them. One that fails ends all: what cannot be recorded is not measured.
+// run runs all lanes. The failure of one ends all: a write that cannot be recorded is not measured.
 func (ls lanes) run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -111,9 +111,9 @@ func (ls lanes) close() error {
 	return errors.Join(errs...)
 }
 
-// handler serves the figures of the direct way where load.Handler has them, those of each
-// way below its name, and /all/summary and /all/verify: {"direct": ..., "route": ...}, of
-// the ways that have begun. Stopping any stops all.
+// handler serves the figures of the direct way at load.Handler's paths, and each way's figures
+// below its name. /all/summary and /all/verify answer {"direct": ..., "route": ...} for the ways
+// that have begun. Stopping any way stops all.
 func (ls lanes) handler(stop func()) http.Handler {
 	mux := http.NewServeMux()
 	for i, l := range ls {

@@ -215,8 +215,8 @@ func serve(ctx context.Context, listen string, work func(context.Context) error,
 
 const ctlUsage = "usage: cadre-load ctl [-of route|pooled|all] summary [FROM] [TO] | verify | check | stop"
 
-// ctl asks a running load: ctl summary [from] [to] | verify | check | stop. With -of, one
-// of the loads beside the first, or all of them by name.
+// ctl asks a running load: ctl summary [from] [to] | verify | check | stop. -of names one of the
+// additional loads, or all loads.
 func ctl(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("cadre-load ctl", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)

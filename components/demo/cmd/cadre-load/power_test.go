@@ -196,8 +196,8 @@ func (m *machine) verdict() load.Verdict {
 	return v
 }
 
-// Database and load lose their power twice. The load goes on with ids that were never
-// issued, and its verdict is about all writes since the beginning.
+// Database and load lose their power twice. The load continues with unused ids, and its verdict
+// covers all writes since the beginning.
 func TestTheJournalSurvivesPowerCuts(t *testing.T) {
 	m := newMachine(t)
 	m.powerOn()

@@ -39,7 +39,7 @@ func (m *machine) pooler() *exec.Cmd {
 	return cmd
 }
 
-// tell PgBouncer's console a command, once it is there.
+// tell sends PgBouncer's console a command, once it is there.
 func (m *machine) tell(command string) {
 	m.Helper()
 	m.within("PgBouncer takes "+command, func(ctx context.Context) error {
@@ -92,10 +92,9 @@ func (m *machine) all(since time.Time, n int) map[load.Way]load.Summary {
 	return said
 }
 
-// Three ways at once, on a real PgBouncer, whose PAUSE stands around a restart of the
-// database: the pooled way has no failure, the others have some, and each has its own
-// journal and table. A PgBouncer that dies fails what was under way, and none of it is
-// tried again in silence.
+// Three ways at once, on a real PgBouncer, with PAUSE around a restart of the database: the pooled
+// way has no failure, the others have some, and each has its own journal and table. A PgBouncer
+// that dies fails the open writes, and none of them is repeated silently.
 func TestThreeWaysRunSideBySide(t *testing.T) {
 	m := newMachine(t)
 	m.flags = []string{"-route", m.dsn(), "-pooled", m.dsn() + " port=6432"}
@@ -169,8 +168,8 @@ func TestThreeWaysRunSideBySide(t *testing.T) {
 	}
 }
 
-// The ways beside the first begin when their routes lead somewhere; until then they say so,
-// and the first one writes.
+// The additional ways begin when their routes lead to a server; until then they report that, and
+// the first one writes.
 func TestTheFirstWayDoesNotWaitForTheOthers(t *testing.T) {
 	m := newMachine(t)
 	m.flags = []string{"-route", "host=" + m.dir + " port=1 user=app dbname=postgres"}

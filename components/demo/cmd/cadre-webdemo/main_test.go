@@ -31,7 +31,7 @@ func TestTheCommandLineIsChecked(t *testing.T) {
 	}
 }
 
-// What is under way when the program is to stop gets its answer.
+// Open requests get their answers when the program is stopped.
 func TestStoppingLetsAnswersEnd(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

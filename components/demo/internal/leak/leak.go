@@ -13,17 +13,15 @@ import (
 	"strings"
 )
 
-// minCanary is the least length of a canary: shorter ones stand by chance in any
-// large file.
+// minCanary is the least length of a canary: shorter ones occur by chance in any large file.
 const minCanary = 12
 
 // Canary is a secret whose value is known.
 type Canary struct {
-	// Name says what it is; reports name it and never show the value.
+	// Name names the secret in reports, which never show the value.
 	Name  string
 	Value []byte
-	// May lists the sinks, by the prefix of their name, where it may stand, and is
-	// the place to say why.
+	// May lists the permitted sinks, by the prefix of their name. The reasons are comments there.
 	May []string
 }
 
@@ -55,7 +53,7 @@ type Scanner struct {
 	begins [1 << 16][]int
 }
 
-// New takes the canaries; one that is too short to be looked for is an error.
+// New takes the canaries; a canary that is too short for a search is an error.
 func New(canaries []Canary) (*Scanner, error) {
 	s := &Scanner{}
 	for i := range canaries {
@@ -104,7 +102,7 @@ func forms(value []byte) map[string][]byte {
 		list.WriteString(strconv.Itoa(int(b)))
 	}
 	out["list of bytes"] = []byte(list.String())
-	// Those that are the same as the value say nothing new.
+	// Forms that equal the value are duplicates.
 	for name, pattern := range out {
 		if name != "raw" && bytes.Equal(pattern, value) || len(pattern) < minCanary {
 			delete(out, name)
@@ -113,11 +111,10 @@ func forms(value []byte) map[string][]byte {
 	return out
 }
 
-// chunk is how much of a sink is looked at at once.
+// chunk is the part of a sink that is searched at once.
 const chunk = 4 << 20
 
-// Scan reads a sink to its end and lists each canary once for each form in which it
-// stands there, unless it may.
+// Scan reads a sink to its end and lists each canary once for each form that occurs, unless it may.
 func (s *Scanner) Scan(sink string, r io.Reader) ([]Hit, error) {
 	var (
 		hits   []Hit
@@ -144,7 +141,7 @@ func (s *Scanner) Scan(sink string, r io.Reader) ([]Hit, error) {
 			}
 			return hits, fmt.Errorf("scan %s: %w", sink, err)
 		}
-		// What may have begun at the end is looked at again with what follows.
+		// A canary may have begun at the end, so the end is searched again with the next part.
 		keep := min(s.longest, len(buffer))
 		offset += int64(len(buffer) - keep)
 		buffer = buffer[:copy(buffer, buffer[len(buffer)-keep:])]

@@ -23,8 +23,7 @@ func canary(t *testing.T, n int) []byte {
 	return out
 }
 
-// The scanner finds what it is for: a canary in every form, anywhere, also across
-// the edges of what it reads at once.
+// The scanner finds a canary in every form, anywhere, also across the edges of its chunks.
 func TestTOK07_ScannerFindsEveryForm(t *testing.T) {
 	value := canary(t, 32)
 	s, err := New([]Canary{{Name: "key", Value: value}, {Name: "other", Value: canary(t, 32)}})

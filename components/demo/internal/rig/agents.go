@@ -61,7 +61,7 @@ func slotIn(env []byte) string {
 	return ""
 }
 
-// usage is what processes took until a moment: processor time, and memory in KiB.
+// usage is the processes' use up to a moment: processor time, and memory in KiB.
 type usage struct {
 	at             time.Time
 	cpu            time.Duration

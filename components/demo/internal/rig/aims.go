@@ -6,7 +6,7 @@ import (
 	"cadre.dev/figures"
 )
 
-// Figures are the demo's measured numbers beside what was wanted.
+// Figures are the demo's measured numbers with their targets.
 func (r Report) Figures() figures.Result {
 	ratio := float64(r.GapMS.Planned) / float64(max(r.GapMS.Unplanned, 1))
 	return figures.Result{

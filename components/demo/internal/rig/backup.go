@@ -21,8 +21,8 @@ func (r *Rig) Backup(ctx context.Context, coordinator string) error {
 	return r.snapshot(ctx, coordinator, "save")
 }
 
-// Restore puts the Backup of the same coordinator back, on all coordinators: the records
-// are those of that time, whatever was done since.
+// Restore restores the Backup of the same coordinator on all coordinators: the records have the
+// state of that time, without all later changes.
 func (r *Rig) Restore(ctx context.Context, coordinator string) error {
 	return r.snapshot(ctx, coordinator, "restore")
 }
@@ -34,8 +34,8 @@ func (r *Rig) snapshot(ctx context.Context, coordinator, verb string) error {
 	return nil
 }
 
-// Consul runs a command of Consul's own tool, such as "kv delete", at a coordinator with
-// every right. The token stays in that CVM: what is run through a Rig is logged.
+// Consul runs a command of Consul's own tool, such as "kv delete", at a coordinator with every
+// right. The token stays in that CVM, because a Rig logs its commands.
 func (r *Rig) Consul(ctx context.Context, coordinator, command string, args ...string) error {
 	hide, err := r.showToken(coordinator)
 	if err != nil {
@@ -49,13 +49,13 @@ func (r *Rig) Consul(ctx context.Context, coordinator, command string, args ...s
 	return errors.Join(err, hide())
 }
 
-// RestoreReport is what the drill of a restored backup saw, written to
+// RestoreReport is the result of the drill of a restored backup, written to
 // .out/drill-restore.json. Times are seconds since the restore.
 type RestoreReport struct {
-	// Halted is what every coordinator said of why nothing is planned; HaltedS when.
+	// Halted is the coordinators' common reason for the halt; HaltedS is when all had it.
 	Halted  string  `json:"halted"`
 	HaltedS float64 `json:"halted_s"`
-	// Told is what `cadre cluster accept-restore` said, Did what it said with --yes.
+	// Told is the output of `cadre cluster accept-restore`, Did its output with --yes.
 	Told string `json:"told"`
 	Did  string `json:"did"`
 	// Calls of the platform's API that changed something, from the restore until an
@@ -65,7 +65,7 @@ type RestoreReport struct {
 	WholeS float64 `json:"whole_s"`
 }
 
-// Check says in which way the cluster did not halt, or did not go on.
+// Check returns an error when the cluster did not halt, or did not resume.
 func (r RestoreReport) Check() error {
 	var errs []error
 	if !strings.Contains(r.Halted, "cadre cluster accept-restore") {
@@ -77,7 +77,7 @@ func (r RestoreReport) Check() error {
 	return errors.Join(errs...)
 }
 
-// Print tells the report to people.
+// Print prints the report.
 func (r RestoreReport) Print(w io.Writer) {
 	fmt.Fprintf(w, "\n  restored backup: halted after %.1f s, %d calls of the platform until an operator recovered it, whole after %.1f s\n", r.HaltedS, r.Calls, r.WholeS)
 	fmt.Fprintf(w, "\n  what the cluster said:\n    %s\n", r.Halted)
@@ -89,8 +89,7 @@ func (r RestoreReport) Print(w io.Writer) {
 	}
 }
 
-// DeployLight starts the cloud, the coordinators and the light group with what apply
-// writes.
+// DeployLight starts the cloud, the coordinators and the light group that apply writes.
 func (r *Rig) DeployLight(ctx context.Context, apply func(context.Context) error) error {
 	if err := r.Up(ctx); err != nil {
 		return err
@@ -105,9 +104,9 @@ func (r *Rig) DeployLight(ctx context.Context, apply func(context.Context) error
 	return err
 }
 
-// RestoredBackup backs the records of the light group's cluster up, rolls the group to
-// one release, restores the backup, lets the cluster go on by `cadre cluster accept-restore` and rolls
-// the group to another release. apply writes the group's spec with a new release.
+// RestoredBackup backs up the records of the light group's cluster, rolls the group to one release,
+// restores the backup, resumes the cluster with `cadre cluster accept-restore` and rolls the group
+// to another release. apply writes the group's spec with a new release.
 func (r *Rig) RestoredBackup(ctx context.Context, n *Narrator, apply func(context.Context) error) (RestoreReport, error) {
 	var report RestoreReport
 	const at = "coordinator-0"
@@ -195,8 +194,8 @@ func (r *Rig) awaitHalt(ctx context.Context, wanted bool) (string, error) {
 	}
 }
 
-// halts asks each coordinator why it is halted: the reason of one that is, and whether
-// all are.
+// halts asks each coordinator for the reason of its halt: it returns the reason of one that is
+// halted, and whether all are.
 func (r *Rig) halts(ctx context.Context) (reason string, all bool, err error) {
 	all = true
 	for ordinal := range Coordinators {

@@ -16,11 +16,10 @@ const (
 	benchRounds    = 3
 )
 
-// BenchRollout rolls a light group of three Slots several times and compares each
-// rollout's time with what its platform and min_ready_seconds took at least. The
-// platform's time is read from the platform: from the call that it logged to the
-// start of the CVM's first service. Before that nothing of ours runs there, and our
-// own polling is not hidden in it.
+// BenchRollout rolls a light group of three Slots several times and compares each rollout's time
+// with the least time of its platform and min_ready_seconds. The platform's time comes from the
+// platform: from the logged call to the start of the CVM's first service. No program of Cadre runs
+// there earlier, so that time cannot hide Cadre's polling.
 func (r *Rig) BenchRollout(ctx context.Context, n *Narrator) (figures.Result, error) {
 	n.Say("starting the local cloud and three coordinators")
 	if err := r.Up(ctx); err != nil {

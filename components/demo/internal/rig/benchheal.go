@@ -28,13 +28,12 @@ type patient struct {
 	kill, hang func(ctx context.Context, slot string) error
 	// answers is nil once the server of a Slot answers.
 	answers func(ctx context.Context, slot string) error
-	// stop ends the load and counts its acknowledged writes, and those of them that are missing.
+	// stop ends the load and counts its acknowledged writes, and the missing ones among them.
 	stop func(ctx context.Context) (acknowledged, missing int, err error)
 }
 
-// BenchHealPostgres breaks members of the database under load in every way, again and again,
-// and says how long each took to come back by itself. What was measured before something went
-// wrong is in the result all the same.
+// BenchHealPostgres breaks members of the database under load in every way, repeatedly, and reports
+// the time of each automatic repair. The result has the measurements from before an error as well.
 func (r *Rig) BenchHealPostgres(ctx context.Context, n *Narrator) (figures.Result, error) {
 	r.postgresVars = append(slices.Clone(replaceAuto), "--var", "heal_window=1m", "--var", "heal_delay=10")
 	return r.benchHeal(ctx, n, patient{

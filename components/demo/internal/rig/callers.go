@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// EndIn kills the processes of a Slot's CVM that have one of these names, as the kernel calls
-// them, and tells which there were. Its agent's worker must run.
+// EndIn kills the processes of a Slot's CVM that have one of these names, by the kernel's name, and
+// returns them. Its agent's worker must run.
 func (r *Rig) EndIn(slot string, names ...string) ([]string, error) {
 	agents, err := r.agents()
 	if err != nil {
@@ -53,7 +53,7 @@ func networkOf(pid int) (string, error) {
 	return os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "ns/net"))
 }
 
-// Lines are those of a service's log, in a CVM, that have all these texts.
+// Lines are the lines of a service's log, in a CVM, that contain all these texts.
 func (r *Rig) Lines(ctx context.Context, cvm, service string, texts ...string) ([]string, error) {
 	log, err := r.logOf(ctx, cvm, service)
 	if err != nil {

@@ -17,8 +17,8 @@ const (
 	// failpointFile is where a coordinator of clusters/light looks for the point at which
 	// its process is to end.
 	failpointFile = "run/cadre/failpoint"
-	// consulConfig has Consul's management token, which nobody but the coordinator itself
-	// has; who runs a local cloud can read it there.
+	// consulConfig has Consul's management token, which only the coordinator itself has; the
+	// operator of a local cloud can read it there.
 	consulConfig = "run/cadre/consul/consul.json"
 	// tokenFile is where Consul's own tool is shown it for one command.
 	tokenFile = "run/cadre/rig-token" //nolint:gosec // a place

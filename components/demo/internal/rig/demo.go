@@ -53,8 +53,8 @@ func (r *Rig) Deployed() bool {
 	return err == nil
 }
 
-// BringBack starts the cloud of a cluster that was deployed before and waits until the
-// cluster works again. One that runs is left alone.
+// BringBack starts the cloud of an earlier deployment and waits until the cluster works again. It
+// leaves a running cloud alone.
 func (r *Rig) BringBack(ctx context.Context, n *Narrator) error {
 	n.Say("a demo cluster is there already: starting its local cloud")
 	if err := r.PowerOn(ctx); err != nil {
@@ -72,7 +72,7 @@ func (r *Rig) BringBack(ctx context.Context, n *Narrator) error {
 	return nil
 }
 
-// Demo tells the whole story and returns what was measured.
+// Demo runs the whole demo and returns the measurements.
 func (r *Rig) Demo(ctx context.Context, n *Narrator) (Report, error) {
 	began := time.Now()
 	r.postgresVars = replaceAuto

@@ -1,4 +1,4 @@
-// Package rig sets a whole Cadre up on one machine the way an operator would:
-// it runs the cadre binary against the local cloud and reads what it prints. The
-// demo, the benchmark and the end-to-end tests are stories told with it.
+// Package rig sets up a whole Cadre on one machine like an operator: it runs the cadre binary
+// against the local cloud and reads its output. The demo, the benchmark and the end-to-end tests
+// use it.
 package rig

@@ -126,7 +126,7 @@ func (r *Rig) AwaitRegisterWrites(ctx context.Context, since time.Time, n int) e
 	}
 }
 
-// EtcdMember is what a member says about itself, and what its disk holds.
+// EtcdMember is a member's own report, and the content of its disk.
 type EtcdMember struct {
 	// ID is the member's id in hexadecimal.
 	ID     string
@@ -167,8 +167,8 @@ func (r *Rig) EtcdMemberOf(ctx context.Context, slot string) (EtcdMember, error)
 	return m, err
 }
 
-// EtcdSet is who belongs to the etcd cluster as the Slot's member lists it: the names of those
-// that vote, sorted, and how many do not.
+// EtcdSet is the etcd cluster's membership in the list of the Slot's member: the names of the
+// voters, sorted, and the number of other members.
 func (r *Rig) EtcdSet(ctx context.Context, slot string) (voters []string, others int, err error) {
 	out, err := r.Exec(ctx, r.PlatformName(slot), "etcd", "etcdctl", "--endpoints=127.0.0.1:2379", "member", "list", "-w", "json")
 	if err != nil {

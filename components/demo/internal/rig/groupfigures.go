@@ -16,8 +16,8 @@ import (
 // coordinatorFigures is where a coordinator serves its figures, to its own CVM alone.
 const coordinatorFigures = "http://127.0.0.1:7071/metrics"
 
-// GroupFigures are what the leader of the coordinators serves of a group: values by what stands before them in
-// Prometheus' text, such as `cadre_group_slots{group="etcd",state="Available"}`.
+// GroupFigures are the metrics of a group that the coordinators' leader serves: values by their
+// name and labels in Prometheus' text, such as `cadre_group_slots{group="etcd",state="Available"}`.
 func (r *Rig) GroupFigures(ctx context.Context, group string) (map[string]float64, error) {
 	problems := []error{errors.New("no coordinator says that it leads")}
 	for n := range Coordinators {

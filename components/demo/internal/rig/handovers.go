@@ -16,7 +16,7 @@ import (
 // restarts, and is a replica that may lead again.
 const handoverTime = 5 * time.Minute
 
-// handover is what one cost: what watchers saw, and what each way of writing did from
+// handover is the cost of one hand-over: the watchers' observations, and each way's writes from
 // before it until all was whole again.
 type handover struct {
 	switched

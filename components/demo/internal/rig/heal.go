@@ -11,10 +11,10 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// Healing is how one Slot came back by itself.
+// Healing describes the automatic recovery of one Slot.
 type Healing struct {
 	Slot string `json:"slot"`
-	// Harm is what was done to it, Kind what brought it back; "": nothing of Cadre's.
+	// Harm is the damage, Kind the repairing operation; "": none of Cadre's.
 	Harm string `json:"harm"`
 	Kind string `json:"kind,omitempty"`
 	// DownS is from the harm to available again, NoticedS to the recorded Operation.
@@ -67,8 +67,8 @@ const healTime = 5 * time.Minute
 // replaceAuto lets healing give a Slot another CVM.
 var replaceAuto = []string{"--var", "replace=auto"}
 
-// Healed is the demo's third act: the CVM that was killed comes back by itself, and one that
-// is destroyed for good as well, on another CVM, rebuilt from the leader.
+// Healed is the demo's third act: a killed CVM recovers automatically, and a permanently destroyed
+// one as well, on another CVM, rebuilt from the leader.
 func (r *Rig) Healed(ctx context.Context, n *Narrator, report *Report) error {
 	n.Say("nobody starts the killed CVM again: %s heals", report.Killed)
 	killed, err := r.AwaitHealed(ctx, report.Killed, "its CVM was killed", report.KilledAt)
@@ -102,7 +102,7 @@ func (r *Rig) Healed(ctx context.Context, n *Narrator, report *Report) error {
 	return r.AwaitWrites(ctx, time.Now(), 50)
 }
 
-// Healing tells how a Slot came back.
+// Healing prints the recovery of a Slot.
 func (n *Narrator) Healing(h Healing) {
 	if h.Kind == "" {
 		n.Say("  %-12s back after %.0f s: its own supervisor started it again", h.Slot, h.DownS)
@@ -111,8 +111,8 @@ func (n *Narrator) Healing(h Healing) {
 	n.Say("  %-12s back after %.0f s: noticed after %.1f s, %s: %s", h.Slot, h.DownS, h.NoticedS, h.Kind, phaseText(h.PhasesMS))
 }
 
-// AwaitHealed waits until a Slot that was harmed at a time is available again by an
-// Operation of healing, and says what it took.
+// AwaitHealed waits until a Slot that was harmed at a time is available again by an Operation of
+// healing, and returns its duration and kind.
 func (r *Rig) AwaitHealed(ctx context.Context, slot, harm string, from time.Time) (Healing, error) {
 	return r.awaitBack(ctx, slot, harm, from, func(i client.Instance) (operation.Operation, bool) { return healed(i, from) })
 }
@@ -139,7 +139,7 @@ func (r *Rig) awaitServer(ctx context.Context, slot, harm string, from time.Time
 	return h, err
 }
 
-// settles is when a coordinator has heard at the latest that a member is ill.
+// settles bounds the time until a coordinator knows that a member is unhealthy.
 const settles = 5 * time.Second
 
 func (r *Rig) awaitBack(ctx context.Context, slot, harm string, from time.Time, over func(client.Instance) (operation.Operation, bool)) (Healing, error) {

@@ -12,7 +12,7 @@ import (
 // HeldRoutes are the routes whose callers wait while the database's leader hands over, sorted.
 var HeldRoutes = []string{masterRoute, pooledRoute}
 
-// What the logs say of a hand-over that callers wait for.
+// Log lines of a hand-over for which callers wait.
 const (
 	sayTold     = "callers were asked to wait for a hand-over"
 	sayHeld     = "a route is paused"
@@ -28,7 +28,7 @@ type Hold struct {
 	Reason string
 }
 
-// Holds are those of one operation, in a Slot's CVM, in the order in which they began.
+// Holds are the holds of one operation, in a Slot's CVM, in the order in which they began.
 func (r *Rig) Holds(ctx context.Context, slot, operation string) ([]Hold, error) {
 	lines, err := r.Lines(ctx, r.PlatformName(slot), "cadre", "a route is ", operation)
 	if err != nil {
@@ -37,7 +37,7 @@ func (r *Rig) Holds(ctx context.Context, slot, operation string) ([]Hold, error)
 	return holdsIn(lines), nil
 }
 
-// said is what a line of an agent's or a coordinator's log says of a hand-over.
+// said is the content of an agent's or a coordinator's log line about a hand-over.
 type said struct {
 	At      time.Time `json:"@timestamp"`
 	Message string    `json:"@message"`
@@ -66,8 +66,8 @@ func holdsIn(lines []string) (out []Hold) {
 	return out
 }
 
-// AwaitTold waits for the first coordinator that told callers to wait for an operation, and
-// found some that do.
+// AwaitTold waits for the first coordinator that asked callers to wait for an operation, and
+// reached at least one.
 func (r *Rig) AwaitTold(ctx context.Context, coordinators []string, operation string) (slot string, err error) {
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
@@ -86,8 +86,8 @@ func (r *Rig) AwaitTold(ctx context.Context, coordinators []string, operation st
 	}
 }
 
-// toldSome reports that callers wait, of whom a coordinator tells in a line: each of them
-// tells those that it hears itself, who may be none.
+// toldSome reports that callers wait, according to a coordinator's log line: each coordinator asks
+// only the callers of its own sessions, who may be none.
 func toldSome(line string) bool {
 	var one said
 	return json.Unmarshal([]byte(line), &one) == nil && one.Message == sayTold && one.Waiting > 0

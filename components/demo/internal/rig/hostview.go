@@ -61,7 +61,7 @@ type Call struct {
 	Method string    `json:"method"`
 	Path   string    `json:"path"`
 	CVM    string    `json:"cvm"`
-	// Executed is what the API answered, whatever the caller saw; 0: not executed.
+	// Executed is the API's own status, independent of the caller's; 0: not executed.
 	Executed int `json:"executed"`
 }
 
@@ -167,7 +167,7 @@ func (r *Rig) Halt(ctx context.Context) error {
 // maxHostReply bounds an answer of the local cloud.
 const maxHostReply = 32 << 20
 
-// host asks the local cloud for what no real platform tells.
+// host asks the local cloud for data that no real platform has.
 func (r *Rig) host(ctx context.Context, method, path string, into any) error {
 	return r.tell(ctx, method, path, nil, into)
 }

@@ -11,8 +11,8 @@ import (
 // pinnedFile keeps what `cadre local up` said of images: a reference for each.
 func (r *Rig) pinnedFile() string { return filepath.Join(r.State, "pinned.json") }
 
-// keepPinned writes the references down, so that whoever finds this rig later rolls with
-// the images that its cloud has.
+// keepPinned stores the references, so that a later process that uses this rig rolls with the
+// images of its cloud.
 func (r *Rig) keepPinned(up []byte) error {
 	var said struct {
 		Pinned map[string]string `json:"pinned"`

@@ -16,8 +16,8 @@ import (
 	"cadre.dev/demo/load/hosts"
 )
 
-// inside dials as a process of one CVM does: in its network, by the names that its
-// workloads have. What it measures is in this process, with the one clock of the others.
+// inside dials like a process of one CVM: in its network, by the names of its workloads. It
+// measures in this process, with the same clock as the others.
 type inside struct {
 	network *os.File
 	lookup  func(ctx context.Context, host string) ([]string, error)
@@ -43,7 +43,7 @@ func (r *Rig) inside(slot string) (*inside, error) {
 
 func (i *inside) close() { _ = i.network.Close() }
 
-// dial makes the socket in the CVM's network, where it stays whoever uses it.
+// dial makes the socket in the CVM's network, where it stays.
 func (i *inside) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	type result struct {
 		conn net.Conn

@@ -10,8 +10,8 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// Narrator tells the story line by line, with the time since it began. On a
-// terminal the state of the Slots is one more line that is drawn anew.
+// Narrator prints the demo's progress line by line, with the time since it began. On a terminal one
+// more line shows the state of the Slots and is redrawn.
 type Narrator struct {
 	out   io.Writer
 	tty   bool
@@ -31,7 +31,7 @@ func (n *Narrator) Say(format string, args ...any) {
 	fmt.Fprintf(n.out, "%6.1fs  %s\n", time.Since(n.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// Rollout tells what changed since the last view.
+// Rollout prints the changes since the last view.
 func (n *Narrator) Rollout(v client.View) {
 	for _, i := range v.Status.Instances {
 		now := string(i.State)

@@ -15,8 +15,8 @@ import (
 	"cadre.dev/demo/load"
 )
 
-// PowerReport is what the drill of a power loss saw, written to .out/drill-power.json.
-// Times are seconds since the power went.
+// PowerReport is the result of the drill of a power loss, written to .out/drill-power.json. Times
+// are seconds since the power went.
 type PowerReport struct {
 	// Processes that were killed, by name.
 	Processes map[string]int `json:"processes"`
@@ -24,7 +24,7 @@ type PowerReport struct {
 	// whole, on new Boots of all its Instances.
 	CloudS     float64            `json:"cloud_s"`
 	AvailableS map[string]float64 `json:"available_s"`
-	// GapS is the longest time between two acknowledged writes: what an application saw.
+	// GapS is the longest time between two acknowledged writes, as an application sees it.
 	GapS float64 `json:"gap_s"`
 	// Before is how many writes the load had reported as acknowledged when the power
 	// went; Verdict is about those, and all since.
@@ -33,7 +33,7 @@ type PowerReport struct {
 	Errors  map[string]int `json:"errors,omitempty"`
 }
 
-// duplicateKey is what PostgreSQL says of an id that the table holds.
+// duplicateKey is PostgreSQL's error for an existing id.
 const duplicateKey = "SQLSTATE 23505"
 
 // Check says in which way the report is not that of a cluster that lost nothing.
@@ -59,7 +59,7 @@ func (p PowerReport) Check() error {
 	return errors.Join(errs...)
 }
 
-// Print tells the report to people.
+// Print prints the report.
 func (p PowerReport) Print(w io.Writer) {
 	total, names := 0, []string{}
 	for name, n := range p.Processes {
@@ -88,9 +88,9 @@ func (p PowerReport) Print(w io.Writer) {
 	fmt.Fprintf(w, "  acknowledged but missing: %d, of which before the power loss %d\n", p.Verdict.Missing, p.Verdict.Earlier.Missing)
 }
 
-// PowerLoss cuts the power of the whole local cloud under load, starts it again, waits
-// until all groups are whole and writes go on, and looks for every acknowledged write.
-// The load is stopped in the end.
+// PowerLoss cuts the power of the whole local cloud under load, starts it again, waits until all
+// groups are whole and writes continue, and looks for every acknowledged write. It stops the load
+// in the end.
 func (r *Rig) PowerLoss(ctx context.Context, n *Narrator) (PowerReport, error) {
 	var report PowerReport
 	before, err := r.boots(ctx, Postgres, App)
@@ -195,8 +195,8 @@ func (r *Rig) awaitAllWhole(ctx context.Context, n *Narrator, before map[string]
 	return after, errors.Join(errs...)
 }
 
-// awaitWhole follows a group until all its Slots are available, each on another Boot
-// than before: what coordinators remember of the time before does not count.
+// awaitWhole follows a group until all its Slots are available, each on another Boot than before:
+// the coordinators' memory of the time before does not count.
 func (r *Rig) awaitWhole(ctx context.Context, name string, before map[string]string, see func(client.View)) error {
 	c, err := r.Client()
 	if err != nil {

@@ -47,7 +47,7 @@ func TestThePowerDrillFails(t *testing.T) {
 	}
 }
 
-// What coordinators remember of the time before the power loss is not availability.
+// The coordinators' memory of the time before the power loss does not count as availability.
 func TestAGroupIsWholeOnNewBootsOnly(t *testing.T) {
 	before := map[string]string{"a-0": "b1", "a-1": "b2"}
 	slot := func(name, boot string) group.InstanceStatus { return group.InstanceStatus{Slot: name, BootID: boot} }

@@ -17,12 +17,12 @@ import (
 type process struct {
 	pid, parent int
 	state       string
-	// name is what the kernel calls it: at most 15 bytes.
+	// name is the kernel's name: at most 15 bytes.
 	name string
 }
 
-// tree is the daemon and all that runs below it: CVMs and everything in them, the
-// rendezvous. Processes of a CVM are below its first process, whatever namespace.
+// tree is the daemon and all its descendants: CVMs and their processes, and the rendezvous.
+// Processes of a CVM are below its first process, in every namespace.
 func tree(root int) ([]process, error) {
 	all, err := processes()
 	if err != nil {
@@ -128,8 +128,7 @@ func (r *Rig) CutPower(ctx context.Context) (map[string]int, error) {
 	return count, nil
 }
 
-// buried waits until a process is gone, or is a zombie that whoever started it has not
-// asked about yet.
+// buried waits until a process is gone, or is a zombie that its parent has not reaped yet.
 func buried(ctx context.Context, p process) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

@@ -10,11 +10,11 @@ import (
 	"path/filepath"
 )
 
-// Removed is what Remove found and removed.
+// Removed lists the removed parts.
 type Removed struct {
 	State string
-	// Daemons that ran, by whoever started them; Killed says that they did not end when
-	// they were asked to. Cleaned is what was left of a daemon that had died.
+	// Daemons that ran, whoever started them; Killed: they did not end on request. Cleaned
+	// describes the remains of a dead daemon.
 	Daemons []int  `json:"daemons"`
 	Killed  bool   `json:"killed"`
 	Cleaned string `json:"cleaned"`
@@ -47,8 +47,8 @@ func (r Removed) String() string {
 	return text + fmt.Sprintf("removed %s with the disks of %d CVMs", r.State, r.CVMs)
 }
 
-// Remove ends the local cloud, whoever started it and whatever is left of it, and
-// removes its state. That nothing is there is no error.
+// Remove ends the local cloud, whoever started it, also its remains, and removes its state. An
+// absent cloud is no error.
 func (r *Rig) Remove(ctx context.Context) (Removed, error) {
 	r.hangUp()
 	did := Removed{State: r.State}

@@ -13,12 +13,12 @@ import (
 	"cadre.dev/demo/load"
 )
 
-// Report is what a demo run measured, written to .out/demo.json.
+// Report is the result of a demo run, written to .out/demo.json.
 type Report struct {
 	Writes WritesReport `json:"writes"`
 	GapMS  GapReport    `json:"gap_ms"`
-	// Ways of writing side by side; absent without routes. GapMS, LeadershipMoves and Writes
-	// are those of the direct one, but Missing those of all.
+	// Ways of writing side by side; absent without routes. GapMS, LeadershipMoves and Writes belong
+	// to the direct one, but Missing to all of them.
 	Ways map[load.Way]*WayReport `json:"ways,omitempty"`
 	// LeadershipMoves during the rollout, as the load saw them: changes of the
 	// server that acknowledged its writes.
@@ -33,7 +33,7 @@ type Report struct {
 	TookS    float64 `json:"took_s"`
 	AllS     float64 `json:"all_s"`
 	RolloutS float64 `json:"rollout_s"`
-	// Killed is the Slot whose CVM was killed, Heals how members came back by themselves.
+	// Killed is the Slot whose CVM was killed, Heals lists the automatic recoveries of members.
 	Killed   string    `json:"killed,omitempty"`
 	KilledAt time.Time `json:"killed_at,omitzero"`
 	Heals    []Healing `json:"heals,omitempty"`
@@ -111,8 +111,8 @@ func phases(op operation.Operation) map[string]int64 {
 	return durations
 }
 
-// overheadPercent compares a rollout's time with what its platform and its
-// min_ready_seconds took at least.
+// overheadPercent compares a rollout's time with the least time of its platform and its
+// min_ready_seconds.
 func overheadPercent(total time.Duration, slots []SlotReport, minReady time.Duration) float64 {
 	var floor time.Duration
 	for _, slot := range slots {

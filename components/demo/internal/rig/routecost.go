@@ -25,10 +25,9 @@ const (
 	bulkRow    = 8 << 10
 )
 
-// routeCost compares the route, and the route with a pooler, with the leader's Peer VIP: the
-// same question over a connection that stands, to the same server, from the same CVM. Each
-// way has the overlay in it; over the VIP no Envoy is, on either side. Nothing else is asked
-// of the database meanwhile.
+// routeCost compares the route, and the route with a pooler, with the leader's Peer VIP: the same
+// query over an open connection, to the same server, from the same CVM. Each way crosses the
+// overlay; the VIP has no Envoy on either side. The database gets no other query meanwhile.
 func (r *Rig) routeCost(ctx context.Context, n *Narrator, app *inside) ([]figures.Figure, error) {
 	leader, err := r.settled(ctx)
 	if err != nil {
@@ -123,7 +122,7 @@ func readRate(ctx context.Context, conn *pgx.Conn) (float64, error) {
 	return float64(read) * 8 / 1e6 / took.Seconds(), err
 }
 
-// envoyMemory is what each Envoy of the cloud's CVMs has resident; the value is the most.
+// envoyMemory is the resident memory of each Envoy of the cloud's CVMs; the value is the largest.
 func (r *Rig) envoyMemory() (figures.Figure, error) {
 	cloud, err := r.Cloud()
 	if err != nil {

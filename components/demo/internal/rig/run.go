@@ -25,7 +25,7 @@ type Rig struct {
 	State string
 	// BootDelay is how long a CVM of the local cloud boots.
 	BootDelay time.Duration
-	// Net is what the CVMs sit behind.
+	// Net is the network of the CVMs.
 	Net Net
 	// Programs lets CVMs run the checkout's programs in place of images.
 	Programs bool
@@ -52,10 +52,10 @@ type Net struct {
 	BlockUDP bool
 }
 
-// DefaultNet is what most machines on the internet sit behind.
+// DefaultNet is the network of most machines on the internet.
 var DefaultNet = Net{NAT: "port-restricted"}
 
-// flags are those of `cadre local up`.
+// flags are the flags of `cadre local up`.
 func (n Net) flags(bin string) []string {
 	if n.NAT == "" {
 		return nil
@@ -148,7 +148,7 @@ func (r *Rig) Cadre(ctx context.Context, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// CadreJSON is Cadre for what it prints with -o json.
+// CadreJSON runs Cadre with -o json and returns its output.
 func (r *Rig) CadreJSON(ctx context.Context, args ...string) ([]byte, error) {
 	var out, problem bytes.Buffer
 	cmd := r.cadre(ctx, append([]string{"-o", "json"}, args...)...)
@@ -181,7 +181,7 @@ func (r *Rig) Up(ctx context.Context) error {
 	if err := os.MkdirAll(r.State, 0o700); err != nil {
 		return fmt.Errorf("make the state folder: %w", err)
 	}
-	// What one cloud unpacked, the next one need not.
+	// The next cloud reuses the images that one cloud unpacked.
 	args := []string{"local", "up", "--state", filepath.Dir(r.CloudFile()), "--boot-delay", r.BootDelay.String(), "--image-store", filepath.Join(r.Root, ".out", "image-store")}
 	if r.Programs {
 		args = append(args, "--programs")

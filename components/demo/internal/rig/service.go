@@ -23,8 +23,8 @@ const (
 	pooledRoute = "postgres-pooled"
 )
 
-// serviceLoad is a hundred writes a second, in three ways: what the cluster's CVMs, which all
-// share this machine's cores, take beside a hand-over without waiting for a core.
+// serviceLoad is a hundred writes a second, in three ways: as many as the cluster's CVMs, which
+// share this machine's cores, take during a hand-over without waiting for a core.
 var serviceLoad = []string{"--var", "writers=1", "--var", "others=2", "--var", "interval=50ms"}
 
 // ServiceTime bounds a benchmark with that many hand-overs.
@@ -32,9 +32,9 @@ func ServiceTime(handovers int) time.Duration {
 	return 15*time.Minute + time.Duration(handovers)*90*time.Second
 }
 
-// BenchService deploys the database and the load of clusters/patroni-demo, moves the
-// leadership by planned operations, one after the other, and says what routes cost. What was
-// measured before something went wrong is in the result all the same.
+// BenchService deploys the database and the load of clusters/patroni-demo, moves the leadership by
+// planned operations, one after the other, and reports the cost of routes. The result has the
+// measurements from before an error as well.
 func (r *Rig) BenchService(ctx context.Context, n *Narrator, handovers int) (result figures.Result, err error) {
 	result = figures.Result{Name: "service", Rounds: handovers, Machine: figures.ThisMachine()}
 	r.Routes, r.loadVars = true, serviceLoad
@@ -79,7 +79,7 @@ func (r *Rig) BenchService(ctx context.Context, n *Narrator, handovers int) (res
 	return result, nil
 }
 
-// handoverFigures are those of all hand-overs; none without one.
+// handoverFigures are the figures of all hand-overs; none without one.
 func handoverFigures(seen []handover) []figures.Figure {
 	if len(seen) == 0 {
 		return nil

@@ -103,8 +103,8 @@ func (r *Rig) LoadSummary(ctx context.Context, from, to time.Time) (load.Summary
 	return s, r.loadCtl(ctx, &s, "summary", stamp(from), stamp(to))
 }
 
-// StopLoad stops the writers and compares the journal with the leader's table; those of all
-// ways, added up, where there are some.
+// StopLoad stops the writers and compares the journal with the leader's table; with several ways,
+// the sum of all ways.
 func (r *Rig) StopLoad(ctx context.Context) (load.Verdict, error) {
 	var v load.Verdict
 	if r.Routes {

@@ -13,9 +13,9 @@ import (
 	"cadre.dev/figures"
 )
 
-// SurvivalPlan is what BenchSurvival takes away, and for how long.
+// SurvivalPlan lists the losses of BenchSurvival, and their durations.
 type SurvivalPlan struct {
-	// Rounds of what takes seconds.
+	// Rounds of the losses that last seconds.
 	Rounds int
 	// Long is the long absence of the coordinators; zero leaves it out.
 	Long time.Duration
@@ -32,8 +32,8 @@ const (
 	after = 2 * time.Second
 )
 
-// BenchSurvival deploys PostgreSQL under load, takes its agents, its coordinators and its
-// power away, and says what that cost the writes.
+// BenchSurvival deploys PostgreSQL under load, takes its agents, its coordinators and its power
+// away, and reports the cost for the writes.
 func (r *Rig) BenchSurvival(ctx context.Context, n *Narrator, plan SurvivalPlan) (figures.Result, error) {
 	result := figures.Result{Name: "survival", Rounds: plan.Rounds, Machine: figures.ThisMachine()}
 	add := func(name, unit, aim string, samples []float64, detail map[string]float64) {
@@ -76,11 +76,11 @@ func (r *Rig) BenchSurvival(ctx context.Context, n *Narrator, plan SurvivalPlan)
 	return result, nil
 }
 
-// loss is one that the agent of the primary suffers.
+// loss is a loss of the primary's agent.
 type loss struct {
 	name, aim, say string
 	take           func(agentProcesses) error
-	// newBoot: what comes back is another Boot.
+	// newBoot: the agent returns with another Boot.
 	newBoot bool
 }
 
@@ -135,8 +135,8 @@ func (r *Rig) survivalOf(ctx context.Context, n *Narrator, l loss, rounds int, a
 	return nil
 }
 
-// backAgain waits until the agent that was lost is back, so that all of its absence is in
-// the picture: one that is told to stop goes on carrying for some seconds first.
+// backAgain waits until the lost agent is back, so that the measurement covers its whole absence: a
+// stopping agent carries connections for some seconds first.
 func (r *Rig) backAgain(ctx context.Context, l loss, slot string, was agentProcesses, boot string) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
@@ -168,14 +168,14 @@ func (r *Rig) until(ctx context.Context, try func(context.Context) error) error 
 	return again(ctx, func(ctx context.Context) error {
 		err := try(ctx)
 		if err != nil {
-			r.hangUp() // its coordinator may be the one that is away
+			r.hangUp() // the connection's coordinator may be the lost one
 		}
 		return err
 	})
 }
 
-// again tries again and again, until ctx ends. Unlike until it leaves the connection to the cluster to
-// whoever else uses it.
+// again repeats try until ctx ends. Unlike until it leaves the connection to the cluster to its
+// other users.
 func again(ctx context.Context, try func(context.Context) error) error {
 	ticker := time.NewTicker(500 * time.Millisecond)
 	defer ticker.Stop()
@@ -213,7 +213,7 @@ func (r *Rig) survivalOfRollout(ctx context.Context, n *Narrator, add addFigure)
 	return nil
 }
 
-// settled waits until the database is whole and says who leads it.
+// settled waits until the database is whole and returns its leader.
 func (r *Rig) settled(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
@@ -247,7 +247,7 @@ func (r *Rig) leaderOfWhole(ctx context.Context) (string, error) {
 	return leaderOf(instances)
 }
 
-// survived waits until writes go on and sums up what came since from.
+// survived waits until writes continue and sums up the events since from.
 func (r *Rig) survived(ctx context.Context, from time.Time) (load.Summary, error) {
 	if err := r.AwaitWrites(ctx, from.Add(after), 200); err != nil {
 		return load.Summary{}, err
@@ -275,7 +275,7 @@ func (r *Rig) withoutCoordinators(ctx context.Context, n *Narrator, away time.Du
 	if err := r.eachCoordinator(func(name string) error { return r.Start(ctx, name) }); err != nil {
 		return none, err
 	}
-	// Their return belongs to the picture: who takes what from whom then.
+	// Their return belongs to the measurement, because the roles move again.
 	if _, err := r.settled(ctx); err != nil {
 		return none, err
 	}

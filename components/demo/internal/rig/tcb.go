@@ -27,7 +27,7 @@ const (
 // lightGraceDays is tcb.grace_days of clusters/light/cluster.hcl.
 const lightGraceDays = 425
 
-// DayReport is what the drill of Intel's calendar saw until the host was updated.
+// DayReport is the result of the drill of Intel's calendar, up to the update of the host.
 type DayReport struct {
 	// Early, Tolerated and Updated are the lines of `cadre cluster status` about the machines of the
 	// members: with the early set, after the rollout of the day, after the update of the host.
@@ -42,7 +42,7 @@ type DayReport struct {
 	AwayS float64 `json:"away_s"`
 	// Refusals are the lines of coordinators and agents that refuse a machine by its collateral.
 	Refusals []string `json:"refusals"`
-	// Boots are those of all members since the day.
+	// Boots are the boots of all members since the day.
 	Boots int `json:"boots"`
 	// Lost are the members that are another CVM since the day.
 	Lost []string `json:"lost"`
@@ -54,7 +54,7 @@ type DayReport struct {
 // the updated host.
 const plannedBoots = 3 + 1 + 3
 
-// gapSlack is what of a gap is due to how often a member is asked.
+// gapSlack is the part of a gap that the interval of queries causes.
 const gapSlack = time.Second
 
 // Check reports each claim of the drill that does not hold.
@@ -141,8 +141,9 @@ func (r *Rig) evaluation(ctx context.Context) (uint32, error) {
 	return newest, nil
 }
 
-// RestartCoordinators ends the process of one coordinator after the other and waits until each answers
-// again. A coordinator that starts asks for collateral at once; one that runs does so every six hours.
+// RestartCoordinators ends the process of one coordinator after the other and waits until each
+// answers again. A starting coordinator asks for collateral at once; a running one asks every six
+// hours.
 func (r *Rig) RestartCoordinators(ctx context.Context) error {
 	for n := range Coordinators {
 		name := group.SlotName("coordinator", n)
@@ -180,9 +181,9 @@ func (r *Rig) answersItself(ctx context.Context, coordinator string) error {
 	return err
 }
 
-// FirmwareDay goes through the days of a new evaluation with the light group: the early set warns, the
-// simulated root publishes the evaluation in the middle of a rollout, which goes on, and the host is updated
-// while the grace runs. apply writes the group's spec with a new release.
+// FirmwareDay goes through the days of a new evaluation with the light group. The early set warns;
+// the simulated root publishes the evaluation in the middle of a rollout, which continues; the host
+// is updated within the grace. apply writes the group's spec with a new release.
 func (r *Rig) FirmwareDay(ctx context.Context, n *Narrator, apply func(context.Context) error) (report DayReport, err error) {
 	now, err := r.evaluation(ctx)
 	if err != nil {
@@ -252,7 +253,7 @@ func (r *Rig) FirmwareDay(ctx context.Context, n *Narrator, apply func(context.C
 	return report, report.Check()
 }
 
-// firmwareDay is what the day itself brings.
+// firmwareDay is the part of the drill on the day itself.
 type firmwareDay struct {
 	// newer is the posture of the manufacturer from that day on.
 	newer string
@@ -266,7 +267,7 @@ func (r *Rig) firmwareDay(ctx context.Context, n *Narrator, apply func(context.C
 	if err := apply(ctx); err != nil {
 		return err
 	}
-	// Whatever comes, the CVM that waits gets its images.
+	// On every path the waiting CVM gets its images.
 	free := func() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer cancel()
@@ -290,7 +291,7 @@ func (r *Rig) firmwareDay(ctx context.Context, n *Narrator, apply func(context.C
 	}
 	report.RolloutS = time.Since(began).Seconds()
 
-	// What the first member showed is of before the day, and counts for 24 hours.
+	// The first member's evidence is from before the day, and counts for 24 hours.
 	rest := slices.DeleteFunc(lightSlots(), func(slot string) bool { return slot == first })
 	want := machineLines(day.ends, rest...)
 	want[first] = day.falls
@@ -322,7 +323,7 @@ func (r *Rig) firmwareDay(ctx context.Context, n *Narrator, apply func(context.C
 	return nil
 }
 
-// restartMember asks for a restart of one member at what it runs and waits for it.
+// restartMember requests a restart of one member at its present revision and waits for it.
 func (r *Rig) restartMember(ctx context.Context, slot, reason string) error {
 	_, err := r.Cadre(ctx, "instance", "restart", slot, "--reason", reason, "--wait")
 	return err

@@ -13,7 +13,7 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// LateReport is what the drill saw of a host that was not updated in time.
+// LateReport is the drill's result for a host that was not updated in time.
 type LateReport struct {
 	// Refused is why the member on that host is not let in, Next what `cadre admission explain` says can be
 	// done.
@@ -51,8 +51,8 @@ func (r LateReport) Print(w io.Writer) {
 	}
 }
 
-// FirmwareLate shows the light group after the grace, with hosts that were updated but for one: a member that
-// starts there is refused, the others run, and the update of that host brings it back.
+// FirmwareLate shows the light group after the grace, with all hosts updated except one: a member
+// that starts there is refused, the others run, and the update of that host brings it back.
 func (r *Rig) FirmwareLate(ctx context.Context, n *Narrator) (report LateReport, err error) {
 	now, err := r.evaluation(ctx)
 	if err != nil {

@@ -17,19 +17,19 @@ const (
 	lookWithin = 10 * time.Second
 )
 
-// switched is what watchers saw of one hand-over.
+// switched is the watchers' observation of one hand-over.
 type switched struct {
-	// leader is the Slot that took over; its own answer at took was the first that said that
-	// it takes writes, the one at reached the first that came over the route.
+	// leader is the Slot that took over. took is the time of its first direct answer that it takes
+	// writes, reached the time of the first such answer over the route.
 	leader        string
 	took, reached time.Time
-	// refused are the questions over the route that were not answered, stale those that a
-	// member answered which took no writes.
+	// refused are the queries over the route without an answer, stale the queries that a member
+	// without writes answered.
 	refused, stale int
 }
 
-// watchers ask, until both moments are known: every member but the leader, over its Peer
-// VIP, and whoever answers at the route, over a connection of its own each time.
+// watchers query, until both moments are known: every member except the leader, over its Peer VIP,
+// and the route, over a new connection each time.
 type watchers struct {
 	from  *inside
 	route string
@@ -40,14 +40,14 @@ type watchers struct {
 	over *answered            // guarded by mu; the first of another leader over the route
 }
 
-// answered is who said over the route, and when, that it takes writes.
+// answered is the member that answered over the route that it takes writes, and the time.
 type answered struct {
 	slot string
 	at   time.Time
 }
 
-// watch asks until the new leader was reached or ctx ends, and tells what it saw. begin is
-// called once it asks.
+// watch queries until the new leader was reached or ctx ends, and returns its observations. It
+// calls begin once it queries.
 func (w *watchers) watch(ctx context.Context, leader string, members []string, begin func() error) (switched, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -89,7 +89,7 @@ func each(ctx context.Context, every time.Duration, ask func(context.Context) bo
 	}
 }
 
-// askMember asks one over a connection that stands.
+// askMember queries one member over an open connection.
 func (w *watchers) askMember(ctx context.Context, slot string, judge func()) {
 	each(ctx, memberEvery, func(ctx context.Context) bool {
 		bounded, cancel := context.WithTimeout(ctx, lookWithin)
@@ -118,7 +118,7 @@ func (w *watchers) askMember(ctx context.Context, slot string, judge func()) {
 	})
 }
 
-// askRoute asks whoever answers there.
+// askRoute queries the member behind the route.
 func (w *watchers) askRoute(ctx context.Context, leader string, judge func()) {
 	each(ctx, routeEvery, func(ctx context.Context) bool {
 		slot, recovers, err := w.askOnce(ctx)

@@ -12,7 +12,7 @@ import (
 // ways are all that the load of clusters/patroni-demo writes in.
 var ways = []load.Way{load.Direct, load.Route, load.Pooled}
 
-// WayReport is what one way of writing saw: by the members' own names, by a route, or by a
+// WayReport is the result of one way of writing: by the members' own names, by a route, or by a
 // route with a pooler.
 type WayReport struct {
 	// The longest times between two acknowledged writes, in ms, and the writes that failed:
@@ -25,7 +25,7 @@ type WayReport struct {
 	Leaders []string `json:"leaders"`
 }
 
-// cluster is the folder of what Deploy deploys.
+// cluster is the folder that Deploy deploys.
 func (r *Rig) cluster() string {
 	if r.Routes {
 		return serviceCluster
@@ -33,7 +33,7 @@ func (r *Rig) cluster() string {
 	return "clusters/postgres"
 }
 
-// notePlanned adds a rollout to what each way saw.
+// notePlanned adds a rollout to each way's result.
 func (r *Rig) notePlanned(ctx context.Context, report *Report, from, to time.Time) error {
 	return r.noteWays(ctx, report, from, to, func(w *WayReport, s load.Summary) {
 		w.PlannedGapMS, w.PlannedFailed, w.Leaders = s.Gap.Milliseconds(), s.Failed, s.Servers
@@ -126,7 +126,7 @@ func together(all map[load.Way]load.Verdict) load.Verdict {
 	return v
 }
 
-// wayFigures are what routes are for: what clients saw of the rollout.
+// wayFigures are the figures that show the purpose of routes: the clients' view of the rollout.
 func (r Report) wayFigures() []figures.Figure {
 	direct, route, pooled := r.Ways[load.Direct], r.Ways[load.Route], r.Ways[load.Pooled]
 	if direct == nil || route == nil || pooled == nil {

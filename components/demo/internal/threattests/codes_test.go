@@ -21,7 +21,7 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// listed is what `go list` says of one package.
+// listed is the output of `go list` about one package.
 type listed struct {
 	ImportPath, Export, Dir string
 	GoFiles                 []string
@@ -57,11 +57,11 @@ func packages(t *testing.T) (ours []listed, exports map[string]string) {
 	}
 }
 
-// inText is a code in a text for people, which stands before a colon.
+// inText is a code in a text for people, before a colon.
 var inText = regexp.MustCompile(`(?:^|[ :])([A-Z]{2,}(?:_[A-Z]+)+):`)
 
-// beside are words for people in the same form that are no codes of the contract:
-// answers of the mesh's own calls, and the report of a panic, which refuses nothing.
+// beside are words in the form of codes that are no codes of the contract: answers of the mesh's
+// own calls, and the report of a panic, which refuses nothing.
 var beside = map[string]bool{"OTHER_COORDINATOR": true, "AGENT_NOT_CONNECTED": true, "INTERNAL_ERROR": true}
 
 // TestCodesAreOnTheList: every constant that any part uses as a code, or writes in

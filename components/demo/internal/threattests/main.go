@@ -77,7 +77,7 @@ func find(root string) ([]string, error) {
 }
 
 var (
-	// A row is: id, priority, promise, defence or what is open, tests.
+	// A row is: id, priority, promise, defence or open point, tests.
 	row    = regexp.MustCompile(`^\| ([A-Z]{2,3}-\d\d) \| (P\d) \| (.*) \| (.*) \| (.*) \|$`)
 	inName = regexp.MustCompile(`(ATT|IDN|OVL|TOK|DOR|CTL|HK|INP|PLT|OPS|GEN|SUP)(\d\d)`)
 	quoted = regexp.MustCompile("`((?:Test|Fuzz)\\w+)`")

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// required are the rows that the page must have: all of priority P0, and those of lower
-// priority that touch attestation, identity, overlay, credentials, the Consul proxy and input. They stand
-// here, so that a row cannot be taken off the page, or made less of, without a trace.
+// required are the rows that the page must have: all of priority P0, and the lower rows about
+// attestation, identity, overlay, credentials, the Consul proxy and input. The list is here, so
+// that a row cannot be removed from the page, or weakened, without a trace.
 var required = rows("P0", `
 		ATT 01 02 03 04 05 06 07 08 09 10 12 14 15 16 17 18 19 20 21 23 24 25 27 28 29 30 31
 		IDN 01 02 03 04 05 06 07 08 09 10 11

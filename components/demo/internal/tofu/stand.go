@@ -21,18 +21,18 @@ import (
 	"cadre.dev/demo/internal/rig"
 )
 
-// Prefix is the registry that references name. A local cloud serves an image by its name
-// and digest, whatever registry stands before them.
+// Prefix is the registry of the references. A local cloud serves an image by its name and digest,
+// for references to any registry.
 const Prefix = "registry.example/cadre"
 
-// Stand is a cluster and the local cloud that it stands on.
+// Stand is a cluster and its local cloud.
 type Stand struct {
 	*rig.Rig
 	// Name is the folder below clusters/.
 	Name string
 	// Program is the tofu or terraform that applies.
 	Program string
-	// Vars go over those that Up fills in: images, cloud, context, deletion_protection,
+	// Vars override the ones that Up fills in: images, cloud, context, deletion_protection,
 	// delete_disks where the cluster preserves disks.
 	Vars map[string]any
 	// Env is added to the environment of Program.
@@ -41,8 +41,8 @@ type Stand struct {
 
 var folderName = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 
-// New describes the stand of clusters/<name> of the checkout at root; state is its folder.
-// It says what is missing here.
+// New describes the stand of clusters/<name> of the checkout at root; state is its folder. The
+// error names the missing parts.
 func New(root, name, state string, log io.Writer) (*Stand, error) {
 	if !folderName.MatchString(name) {
 		return nil, fmt.Errorf("cluster %q: want the name of a folder in clusters/", name)
@@ -71,7 +71,7 @@ func (s *Stand) StateFile() string { return s.file("terraform.tfstate") }
 // Dir is the folder of the configuration.
 func (s *Stand) Dir() string { return filepath.Join(s.Root, "clusters", s.Name) }
 
-// image is one that the local cloud serves.
+// image is an image of the local cloud.
 type image struct{ Name, Digest string }
 
 // Up starts the local cloud on the images of layout, or brings it back, and writes all that
@@ -150,8 +150,8 @@ func (s *Stand) environment() []string {
 	return []string{"TF_CLI_CONFIG_FILE=" + s.file("settings.tfrc"), "TF_DATA_DIR=" + s.file("data"), "CHECKPOINT_DISABLE=1", "CADRE_CONTEXT=" + s.ContextFile()}
 }
 
-// Command prepares a run of Program in the cluster's folder. plan, apply and destroy take
-// the stand's state and variables.
+// Command prepares a run of Program in the cluster's folder. plan, apply and destroy take the
+// stand's state and variables.
 func (s *Stand) Command(ctx context.Context, args ...string) *exec.Cmd {
 	switch args[0] {
 	case "plan", "apply", "destroy":
@@ -163,18 +163,18 @@ func (s *Stand) Command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd.Dir = s.Dir()
 	cmd.Env = append(append(os.Environ(), s.environment()...), s.Env...)
 	for _, verb := range []string{"", "_plan", "_apply", "_destroy", "_output", "_show"} {
-		// Those of a cluster whose env file this shell read are not for this one.
+		// Variables of another cluster, whose env file this shell read, must not apply here.
 		cmd.Env = append(cmd.Env, "TF_CLI_ARGS"+verb+"=")
 	}
-	// Terraform writes its state before it ends by itself, but not where it is interrupted twice: a
-	// terminal interrupts the whole group of what runs in it, and then Cancel would be the second.
+	// Terraform writes its state before it ends on its own, but not after two interrupts: a
+	// terminal interrupts its whole process group, and Cancel would be the second interrupt.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
 	cmd.WaitDelay = 30 * time.Second
 	return cmd
 }
 
-// Tofu runs Program; what it prints goes to the log.
+// Tofu runs Program; its output goes to the log.
 func (s *Stand) Tofu(ctx context.Context, args ...string) error {
 	cmd := s.Command(ctx, args...)
 	var said strings.Builder

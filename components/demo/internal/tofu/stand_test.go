@@ -25,7 +25,7 @@ func TestOnlyFoldersWithTerraformAreStands(t *testing.T) {
 	}
 }
 
-// A shell that reads the env file knows the cluster, whatever the checkout is called.
+// A shell that reads the env file knows the cluster, under any name of the checkout.
 func TestTheEnvFileIsForAShell(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "it's a $HOME `of` mine")
 	if err := os.MkdirAll(dir, 0o750); err != nil {
