@@ -22,10 +22,10 @@ type Platform interface {
 	List(ctx context.Context, appID string) ([]Instance, error)
 	// Describe returns one CVM; ErrNotFound when there is none.
 	Describe(ctx context.Context, vmUUID string) (Instance, error)
-	// Provision hands t.AppCompose over and asks what the platform would measure. No
-	// effect on any CVM; the platform remembers the content by its hash for a while.
-	// vmUUID is a CVM of the app, or empty for a new app (then AppID of the reply is
-	// set). The reply passes Check, or the error is ErrMeasuresOther.
+	// Provision sends t.AppCompose and asks for the platform's measurement. No effect on any CVM;
+	// the platform remembers the content by its hash for a while. vmUUID is a CVM of the app, or
+	// empty for a new app (then AppID of the reply is set). The reply passes Check, or the error is
+	// ErrMeasuresOther.
 	Provision(ctx context.Context, vmUUID string, t Template) (Provisioned, error)
 	// Create makes one CVM. The caller has listed by name before (R67).
 	Create(ctx context.Context, req CreateRequest) (Instance, error)
@@ -88,8 +88,8 @@ type Provisioned struct {
 	AppID string
 	// ComposeHash, 64 lower-case hex digits.
 	ComposeHash string
-	// AppCompose is the platform's own text where it insists on one and shows it;
-	// empty: it measures what it was sent.
+	// AppCompose is the platform's own text where it insists on one and shows it; empty: it
+	// measures the sent text.
 	AppCompose []byte
 	// EnvKey is the X25519 key for encrypted env, 32 bytes.
 	EnvKey []byte

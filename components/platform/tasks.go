@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Recorder is a Platform that keeps records of the tasks which its calls began. They settle
-// what became of a call whose answer was lost, and why an accepted one came to nothing.
+// Recorder is a Platform that keeps records of the tasks which its calls began. They settle the
+// effect of a call whose answer was lost, and the reason why an accepted one had none.
 type Recorder interface {
 	// Tasks are the operations of one CVM that began since then, by the platform's own clock,
 	// newest first. A platform without such records gives none.

@@ -1,6 +1,6 @@
-// Program sequential fails where a Go file of a folder begins a goroutine, or has what only
-// goroutines need: channels, locks, atomics. Packages without any are tested without the
-// race detector, which has nothing to find in them and takes up to ten times as long.
+// Program sequential fails where a Go file of a folder begins a goroutine, or has channels, locks
+// or atomics, which only goroutines need. Packages without any are tested without the race
+// detector, which has nothing to find in them and takes up to ten times as long.
 //
 //	sequential folder...
 package main

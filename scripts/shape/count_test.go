@@ -59,7 +59,7 @@ func TestArrowsBetweenFiles(t *testing.T) {
 	}
 }
 
-// Only a field or a method leads from c.go to a.go: b.go declares what c.go names otherwise.
+// Only a field or a method leads from c.go to a.go: b.go declares the other names of c.go.
 func TestFieldsAndMethodsAreArrows(t *testing.T) {
 	t.Parallel()
 	const a, b = "type T struct{ field int }\nfunc (T) method() {}\n", "func get() T { return T{} }\n"

@@ -129,8 +129,8 @@ func measure(ctx context.Context, record []Figures) ([]Figures, error) {
 	return now, nil
 }
 
-// list asks Go about packages and all that they import. It returns each folder's files that are
-// compiled, and by import path the file with what a package exports.
+// list asks Go about packages and all their imports. It returns each folder's compiled files, and
+// by import path the file with a package's exports.
 func list(ctx context.Context, packages ...string) (files map[string][]string, exports map[string]string, err error) {
 	args := append([]string{"list", "-export", "-deps", "-json=ImportPath,Dir,GoFiles,Export"}, packages...)
 	list := exec.CommandContext(ctx, "go", args...)

@@ -31,7 +31,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// shape runs the program and returns what it printed, and its error as text.
+// shape runs the program and returns its output, and its error as text.
 func shape(t *testing.T, args ...string) (out, failure string) {
 	t.Helper()
 	var b strings.Builder

@@ -121,8 +121,8 @@ func findings(report io.Reader) ([]string, error) {
 	return slices.Sorted(maps.Keys(ids)), nil
 }
 
-// judge compares what was found, by identifier and with a module that has it, with the lines
-// "identifier date reason" of the accepted list.
+// judge compares the found vulnerabilities, by identifier and with a module that has it, with the
+// lines "identifier date reason" of the accepted list.
 func judge(found map[string]string, list string) error {
 	var problems []error
 	known := make(map[string]bool)

@@ -154,7 +154,7 @@ func facts(o Options, c client.Context) (groupfile.Coordinator, error) {
 	return co, lintErrors(co)
 }
 
-// lintErrors refuses coordinators whose measurement would not fix what they run.
+// lintErrors rejects coordinators whose measurement would not fix the code that they run.
 func lintErrors(co groupfile.Coordinator) error {
 	var errs []error
 	for _, f := range lint.Errors(lint.Spec(co.Compose, envOf(co.Env, 0))) {

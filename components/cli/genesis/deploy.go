@@ -88,8 +88,8 @@ func measured(c client.Context, co groupfile.Coordinator) appcompose.Want {
 	}
 }
 
-// envOf adds what differs between coordinators; values are not measured, so all
-// have one compose hash.
+// envOf adds the values that differ between coordinators; values are not measured, so all have one
+// compose hash.
 func envOf(env map[string]string, n int) map[string]string {
 	out := maps.Clone(env)
 	if out == nil {

@@ -11,7 +11,7 @@ import (
 type Severity string
 
 const (
-	// Error refuses the text: its hash would not fix what runs.
+	// Error rejects the text: its hash would not fix the code that runs.
 	Error Severity = "error"
 	// Warning is for a person to judge.
 	Warning Severity = "warning"
@@ -151,7 +151,7 @@ func Errors(findings []Finding) []Finding {
 	return out
 }
 
-// maxFindings bounds what hostile input can make us say.
+// maxFindings bounds the output for hostile input.
 const maxFindings = 200
 
 // order sorts findings by place. Content that an alias brings into several services is one finding,

@@ -101,8 +101,8 @@ func (l *linter) addAt(line, column int, path string, rule Rule, severity Severi
 	l.findings = append(l.findings, Finding{Line: line, Column: column, Path: path, Rule: rule, Severity: severity, Message: message, Fix: fix})
 }
 
-// scanner adds what the line scanner of core refuses and no rule above has said
-// on that line, and compares the images that both read.
+// scanner adds the rejections of core's line scanner that no rule above has reported on their
+// lines, and compares the images of both.
 func (l *linter) scanner(images []group.ServiceImage, problems []group.ComposeProblem) {
 	for _, p := range problems {
 		if p.Line == 0 && l.errors > 0 || l.errorLines[p.Line] {

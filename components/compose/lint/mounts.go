@@ -33,8 +33,8 @@ var (
 	systemPlaces = []string{composeFolder, "/var/volatile", "/tapp", "/proc", "/sys", "/dev", "/etc", "/boot", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/root", "/run/systemd", "/run/dbus"}
 )
 
-// clean resolves what can be resolved without the machine: relative paths, the home,
-// dots, doubled slashes, and /var/run, which is /run.
+// clean resolves paths as far as possible without the machine: relative paths, the home, dots,
+// doubled slashes, and /var/run, which is /run.
 func clean(p string) string {
 	switch {
 	case strings.HasPrefix(p, "/"):

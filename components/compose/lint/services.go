@@ -156,7 +156,7 @@ func (l *linter) capabilities(s service) {
 	}
 }
 
-// forbiddenDevices make quotes, or hold what the guest runs from.
+// forbiddenDevices make quotes, or hold the guest's system.
 var forbiddenDevices = []string{"tdx", "tpm", "mem", "kmem", "kmsg", "port", "vd", "sd", "xvd", "sr", "nvme", "pmem", "md", "dm-", "mapper", "disk", "block", "char",
 	"root", "zd", "zfs", "loop", "fuse", "kvm", "vhost"}
 

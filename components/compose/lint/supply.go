@@ -17,7 +17,7 @@ type use struct {
 	name string
 	// as is how it is written, as far as it matters: "${NAME:?}".
 	as string
-	// required: compose does not start without a value. filled: the text says itself what counts then.
+	// required: compose does not start without a value. filled: the text has its own default.
 	required, filled bool
 	place            *yaml.Node
 	at               string

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A container's own names may be filled in from the encrypted environment, whatever shell family
-// they resemble. A name that a loader, a shell or a runtime reads may not, in either form.
+// A container's own names may be filled in from the encrypted environment, also when they resemble
+// a shell family. A name that a loader, a shell or a runtime reads may not, in either form.
 func TestATT17_ContainersTakeNamesThatSteerNothing(t *testing.T) {
 	for _, name := range []string{
 		"TRUST_PROXY", "NGINX_PROXY", "LD_SUPERUSER_NAME", "DOCKER_INFLUXDB_INIT_USERNAME", "DOCKER_INFLUXDB_INIT_MODE", "DSTACK_APP_ID", "DSTACK_GATEWAY_DOMAIN",

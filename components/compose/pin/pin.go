@@ -40,8 +40,8 @@ func (i Image) HasTag() bool {
 	return strings.Contains(tagged[strings.LastIndexByte(tagged, '/')+1:], ":")
 }
 
-// Images finds the image word of every service. It refuses what it could not edit
-// in place: variables, aliases, tags, block scalars and escapes.
+// Images finds the image word of every service. It rejects words that it could not edit in place:
+// variables, aliases, tags, block scalars and escapes.
 func Images(text []byte) ([]Image, error) {
 	if len(text) > MaxSize {
 		return nil, fmt.Errorf("has %d bytes, at most %d are allowed", len(text), MaxSize)

@@ -13,7 +13,7 @@ type Used struct {
 
 const spaceBits = 11
 
-// Add marks what net touches of Space.
+// Add marks the part of Space that net covers.
 func (u *Used) Add(net netip.Prefix) {
 	if !net.IsValid() || !net.Addr().Is4() || !net.Overlaps(Space) {
 		return

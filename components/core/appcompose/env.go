@@ -105,13 +105,13 @@ const (
 	maxEnvName = 255
 	// maxEnvs bounds allowed_envs; dstack takes as many.
 	maxEnvs = 1024
-	// cadrePrefix names what Cadre's programs read.
+	// cadrePrefix begins the names that Cadre's programs read.
 	cadrePrefix = "CADRE_"
 )
 
-// memberLocators and coordinatorNames are what Cadre's programs read from the
-// encrypted environment. They say where something is and are never trusted; the
-// platform's key, which only coordinators have, is the exception that is a secret.
+// memberLocators and coordinatorNames are the names that Cadre's programs read from the encrypted
+// environment. Their values are locations and are never trusted. The one secret is the platform's
+// key, which only coordinators have.
 var (
 	memberLocators   = []string{"CADRE_GATEWAY_ADDRESS", "CADRE_GATEWAY_DOMAIN", "CADRE_PATHS", "CADRE_RENDEZVOUS", "CADRE_RENDEZVOUS_CA"}
 	coordinatorNames = append([]string{"CADRE_PLATFORM_API", "CADRE_PLATFORM_API_KEY", "CADRE_SLOT"}, memberLocators...)
@@ -183,7 +183,7 @@ func JoinNames(names []string) string {
 	return strings.Join(slices.Compact(out), ",")
 }
 
-// SplitNames reads what JoinNames wrote; nil for "".
+// SplitNames reads the output of JoinNames; nil for "".
 func SplitNames(text string) []string {
 	if text == "" {
 		return nil

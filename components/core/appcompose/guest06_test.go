@@ -118,7 +118,8 @@ func sum(text string) []byte {
 	return b
 }
 
-// TestATT17_ENVIsRefusedWithAnotherName: production programs read it, and a shell runs what it names.
+// TestATT17_ENVIsRefusedWithAnotherName: production programs read it, and a shell runs the named
+// file.
 func TestATT17_ENVIsRefusedWithAnotherName(t *testing.T) {
 	if EnvNameProblem("ENV") == "" || EnvNameProblem("APP_ENV") != "" || !strings.Contains(EnvNameFix("ENV"), "APP_ENV") {
 		t.Errorf("ENV: %q: %q; APP_ENV: %q", EnvNameProblem("ENV"), EnvNameFix("ENV"), EnvNameProblem("APP_ENV"))

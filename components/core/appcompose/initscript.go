@@ -1,16 +1,16 @@
 package appcompose
 
-// InitScript is the init_script of every document that Cadre renders and accepts. The guest
-// keeps the container engine's state on the data disk, and the engine restores containers of
-// the boot before by their restart policy, before anything reads the compose file. Without
-// this script the containers of an earlier Revision run in a CVM that measured the next one.
+// InitScript is the init_script of every document that Cadre renders and accepts. The guest keeps
+// the container engine's state on the data disk. The engine restores the previous boot's containers
+// by their restart policy, before anything reads the compose file. Without this script the
+// containers of an earlier Revision run in a CVM that measured the next one.
 //
-// dstack sources the text in the bash that prepares the guest, after the data disk is mounted
-// and before the engine starts, in guests from 0.5.5 on. A command that fails ends the
-// preparation, and the guest boots again: it fails closed. The subshell keeps the guest's
-// working directory. Images and volumes stay. The containers go first: where a power cut ends
-// the script, nothing is restored, and the next boot removes what is left. A layer's name is
-// read from the disk, so it is used only where it cannot lead elsewhere.
+// dstack sources the text in the bash that prepares the guest, after the data disk is mounted and
+// before the engine starts, in guests from 0.5.5 on. A command that fails ends the preparation, and
+// the guest boots again: it fails closed. The subshell keeps the guest's working directory. Images
+// and volumes stay. The containers go first: after a power cut during the script nothing is
+// restored, and the next boot removes the remains. A layer's name is read from the disk, so it is
+// used only where it cannot lead elsewhere.
 //
 // The bytes are measured: an edit changes the compose hash of every Revision.
 const InitScript = `# Cadre: nothing of an earlier boot runs under this measurement.

@@ -98,7 +98,7 @@ type judge struct {
 	problems []Problem
 }
 
-// maxProblems bounds what a hostile document can make us say.
+// maxProblems bounds the output for a hostile document.
 const maxProblems = 50
 
 func (j *judge) add(path, message, fix string) {

@@ -16,7 +16,7 @@ type key struct {
 	name string
 	// must says why the key has to be there; "" if it may be left out.
 	must string
-	// values says in words what is accepted, for people and for the documentation.
+	// values describes the accepted values in words, for people and for the documentation.
 	values string
 	fix    string
 	check  func(*judge, key, json.RawMessage)

@@ -36,8 +36,8 @@ type Document struct {
 
 var bom = []byte("\xef\xbb\xbf")
 
-// Read decodes the document. It refuses what is no JSON object, with a way out for
-// the most likely mistake, a docker compose file.
+// Read decodes the document. It rejects a text that is no JSON object, with a way out for the most
+// likely mistake, a docker compose file.
 func Read(raw []byte) (Document, error) {
 	var d Document
 	switch text := bytes.TrimSpace(bytes.TrimPrefix(raw, bom)); {

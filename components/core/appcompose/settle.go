@@ -59,7 +59,7 @@ func Settle(sent []byte, answer Answer, want Want) ([]byte, error) {
 	return slices.Clone(answer.Text), nil
 }
 
-// Judge judges raw by the closed list and against what it has to be for.
+// Judge judges raw by the closed list and by the wanted content.
 func (w Want) Judge(raw []byte) []Problem {
 	got, problems := Judge(raw, w.Rules)
 	add := func(path, message string) { problems = append(problems, Problem{Path: path, Message: message}) }

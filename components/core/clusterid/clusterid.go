@@ -66,7 +66,7 @@ func OfChain(certs []*x509.Certificate) string {
 
 // MismatchError reports a peer that proved another cluster ID than the pinned one.
 type MismatchError struct {
-	// Who proved the cluster ID Got; Pinned is the expected one, from the source Where.
+	// The party Who proved the cluster ID Got; Pinned is the expected one, from the source Where.
 	Who, Got, Pinned, Where string
 	// WayOut is the operator's action if the other cluster is meant.
 	WayOut string

@@ -27,9 +27,9 @@ type Step struct {
 
 // Settle decides for the coordinator with this ordinal among replicas, whose disk has no cluster
 // ID. The coordinator joins the ID that any other one proves. The bootstrapping coordinator draws a
-// new ID only after each other one has proved that it has none: one that does not answer may have
-// one. pinned is the trust file's ID, "" for none: a coordinator with it joins that ID and never
-// bootstraps. The error (GENESIS_CONFLICT, CLUSTER_MISMATCH) needs an operator.
+// new ID only after each other one has proved that it has none: a coordinator without an answer may
+// have an ID. pinned is the trust file's ID, "" for none: a coordinator with it joins that ID and
+// never bootstraps. The error (GENESIS_CONFLICT, CLUSTER_MISMATCH) needs an operator.
 func Settle(ordinal, replicas int, pinned string, answers Answers) (Step, error) {
 	said := map[string][]string{}
 	var silent []string

@@ -45,10 +45,10 @@ func Decode(text []byte) (Spec, error) {
 	return s, nil
 }
 
-// readTree reads one JSON object along the type that it is for. The tree has what the type can hold,
-// and each problem is about a field that is left out of it. encoding/json alone stops at the first
-// field of another type, and lets duplicate keys and "Replicas" for "replicas" pass: two readers could
-// then disagree about what a document says.
+// readTree reads one JSON object along its type. The tree has the values that the type can hold,
+// and each problem is about a field that is left out of the tree. encoding/json alone stops at the
+// first field of another type, and lets duplicate keys and "Replicas" for "replicas" pass: two
+// readers could then disagree about the document's meaning.
 func readTree(text []byte, typ reflect.Type) (any, []Problem, error) {
 	r := &treeReader{dec: json.NewDecoder(bytes.NewReader(text))}
 	r.dec.UseNumber()
@@ -71,7 +71,7 @@ func readTree(text []byte, typ reflect.Type) (any, []Problem, error) {
 const (
 	// maxDepth is more than a spec nests; deeper input only costs time.
 	maxDepth = 16
-	// maxWrongFields bounds what hostile input makes an error say.
+	// maxWrongFields bounds the error for hostile input.
 	maxWrongFields = 100
 )
 
@@ -91,8 +91,8 @@ func (r *treeReader) problem(format string, args ...any) []Problem {
 	return []Problem{{Message: fmt.Sprintf(format, args...)}}
 }
 
-// value consumes one value. typ is nil where the value is left out whatever it is. Paths of the
-// problems begin at the value.
+// value consumes one value. typ is nil where every value is left out. Paths of the problems begin
+// at the value.
 func (r *treeReader) value(typ reflect.Type, depth int) (any, []Problem, error) {
 	if depth > maxDepth {
 		return nil, nil, fmt.Errorf("the text nests more than %d levels deep", maxDepth)

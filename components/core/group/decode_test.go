@@ -70,8 +70,8 @@ func TestINP03_DecodeRefuses(t *testing.T) {
 	}
 }
 
-// One wrong field hides neither another one nor what validation says about the rest, and gives rise to
-// no second finding.
+// One wrong field hides neither another one nor the validation of the other fields, and causes no
+// second finding.
 func TestAllWrongFieldsAreReportedAtOnce(t *testing.T) {
 	spec := goodSpec()
 	spec.LifecycleHooks = []LifecycleHook{{Name: "leave", Transition: PreTerminate, HTTP: &HTTPAction{Port: 80, Path: "leave"}}}

@@ -43,8 +43,8 @@ func otherForms(old, next Spec) []Problem {
 	return problems
 }
 
-// beyondRollouts reports the changes that no rollout can make, whatever next allows. Such a change
-// would leave the old CVMs in another app than the new ones.
+// beyondRollouts reports the changes that no rollout can make, under every policy of next. Such a
+// change would leave the old CVMs in another app than the new ones.
 func beyondRollouts(changes []Change) []Problem {
 	var problems []Problem
 	for _, c := range Exceeding(changes, ActionRestart) {

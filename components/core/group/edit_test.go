@@ -7,7 +7,7 @@ import (
 	"cadre.dev/core/group"
 )
 
-// TestR131_WhatNoRolloutCanChangeIsRefused: whatever the spec allows, the new CVMs would be in
+// TestR131_WhatNoRolloutCanChangeIsRefused under every policy of the spec: the new CVMs would be in
 // another app than the old ones.
 func TestR131_WhatNoRolloutCanChangeIsRefused(t *testing.T) {
 	one, other := strings.Repeat("ab", 20), strings.Repeat("cd", 20)

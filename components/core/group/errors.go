@@ -62,8 +62,7 @@ func (e *ValidationError) And(other error) error {
 	return errors.Join(e, other)
 }
 
-// Apart are the problems that are about none of the fields that the wrong ones are about, nor about what is
-// in one.
+// Apart returns the problems that are neither about a field of wrong nor about a part of one.
 func Apart(problems, wrong []Problem) []Problem {
 	return slices.DeleteFunc(slices.Clone(problems), func(p Problem) bool {
 		return slices.ContainsFunc(wrong, func(w Problem) bool { return Within(p.Path, w.Path) })

@@ -16,7 +16,7 @@ type Field struct {
 	Class UpdateAction
 	// Default and Range are texts for readers, with literal values in backquotes; empty: none.
 	Default, Range string
-	// Line says in one line what it is, in Markdown.
+	// Line describes the field in one line, in Markdown.
 	Line string
 	// Type is how it is written: "string", "block", ...
 	Type string

@@ -1,7 +1,7 @@
 package group
 
-// fields has one row for each field of the Spec, top-level ones in the order of the type,
-// parents before what they hold. Blocks have no class of their own.
+// fields has one row for each field of the Spec, top-level ones in the order of the type, parents
+// before their parts. Blocks have no class of their own.
 var fields = []Field{
 	{Path: "name", Class: ActionReplace, Range: "lower-case letters, digits and `-`, from a letter, at most 40", Line: "Name of the group. Another name is another group."},
 	{Path: "platform", Class: ActionReplace, Default: "`phala`", Line: "Platform driver."},

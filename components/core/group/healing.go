@@ -82,7 +82,7 @@ type Heals struct {
 	// FailedDown are the restarts that were made in this outage while the platform said that the CVM was
 	// down, and did not help. Kept here, since of Operations only the newest are kept.
 	FailedDown int `json:"failed_down,omitempty"`
-	// LastAt is when the last one began, LastKind and LastWhy what it was.
+	// LastAt is the start of the last attempt, LastKind its operation and LastWhy its reason.
 	LastAt   time.Time `json:"last_at"`
 	LastKind string    `json:"last_kind"`
 	LastWhy  string    `json:"last_why"`

@@ -64,7 +64,7 @@ func ExclusionOf(from []string) Exclusion {
 	return out
 }
 
-// Words are what it leaves out of.
+// Words are the names of the excluded activities.
 func (e Exclusion) Words() []string {
 	var out []string
 	if e.Rollout {

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// A Slot's own env has other values for names that the template has, and no other names: the
-// names are measured, and the Slot is to run what its Revision says. So the Slot proves the same
-// Revision with any values, and the leader's record says which ones its CVM was given (R143).
+// A Slot's own env has other values for names of the template, and no other names: the names are
+// measured, and the Slot must run its Revision. The Slot proves the same Revision with any values,
+// so the leader's record has the values that its CVM received (R143).
 
 // EnvOf is the env of a Slot's CVM at a template, which may be that of another Revision than the
 // spec's. The caller must not change it.

@@ -58,7 +58,7 @@ func TestInstanceSettingsAreJudged(t *testing.T) {
 	}
 }
 
-// TestWhatKeepsASlotFromTheTarget: a partition before all, then what the Slot has of its own.
+// TestWhatKeepsASlotFromTheTarget: a partition before all, then the Slot's own settings.
 func TestWhatKeepsASlotFromTheTarget(t *testing.T) {
 	s := goodSpec()
 	s.UpdatePolicy.Partition = 1

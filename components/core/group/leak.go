@@ -50,7 +50,7 @@ func leakIn(name, value string) leak {
 	return ""
 }
 
-// leakInText finds what is a secret under any name.
+// leakInText finds values that are secret under any name.
 func leakInText(text string) leak {
 	switch {
 	case privateKey.MatchString(text), privateKey.MatchString(decoded(text)):
@@ -112,10 +112,10 @@ func secretName(name string) bool {
 	return false
 }
 
-// plural names count what language models read: MAX_TOKENS = 128000.
+// plural names count the tokens of language models: MAX_TOKENS = 128000.
 func plural(name string) bool { return slices.Contains(words(name), "TOKENS") }
 
-// harmless values reveal nothing, whatever their name: an empty value, a switch, a small number, a
+// harmless values reveal nothing under any name: an empty value, a switch, a small number, a
 // location, or a placeholder.
 func harmless(value string) bool {
 	switch strings.ToLower(value) {

@@ -67,7 +67,7 @@ func sorted[T any](list []T, compare func(a, b T) int) []T {
 	return slices.SortedStableFunc(slices.Values(list), compare)
 }
 
-// clone copies what Normalize writes to, so that the caller's spec stays as it is.
+// clone copies the parts that Normalize writes, so that the caller's spec stays unchanged.
 func (s Spec) clone() Spec {
 	s.LifecycleHooks = slices.Clone(s.LifecycleHooks)
 	for i, h := range s.LifecycleHooks {

@@ -118,8 +118,8 @@ func (h LifecycleHook) heartbeat() time.Duration {
 	return h.HeartbeatTimeout.D()
 }
 
-// longestHeartbeat is the longest time in which a hook may stay silent. It stays within what
-// validation allows, so that no sum with it overflows.
+// longestHeartbeat is the longest time in which a hook may stay silent. It stays within the
+// validated bound, so that no sum with it overflows.
 func longestHeartbeat(s Spec) time.Duration {
 	var longest time.Duration
 	for _, h := range s.LifecycleHooks {

@@ -31,8 +31,8 @@ type ownPort struct {
 	peers bool
 }
 
-// ownPorts is the only list of these ports. A spec may name none of them, and a Peer's stream ends
-// only at a port for Peers, whatever a coordinator sends (OVL-07, OVL-08, HK-01).
+// ownPorts is the only list of these ports. A spec may name none of them. A Peer's stream ends only
+// at a port for Peers, also when a coordinator sends another one (OVL-07, OVL-08, HK-01).
 var ownPorts = []ownPort{
 	{port: AgentAPIPort, owner: "the agent's interface for workloads"},
 	{port: CoordinatorStatusPort, owner: "a coordinator's status page"},
@@ -50,7 +50,7 @@ var ownPorts = []ownPort{
 	{port: CallerPort, owner: "the proxy that carries what members call"},
 }
 
-// PortOwner names what of Cadre's own uses port; "" if it is free for workloads.
+// PortOwner names the program of Cadre that uses port; "" if it is free for workloads.
 func PortOwner(port int) string {
 	for _, p := range ownPorts {
 		if p.port == port {

@@ -11,12 +11,12 @@ import (
 // revisionHexLen is the length of a Revision in hex digits: 128 bits (R3).
 const revisionHexLen = 32
 
-// Revision names what the spec's Slots are to run (R3): 32 hex digits of a SHA-256 over
-// the group, since its name is measured in app-compose.json, everything else that is
-// measured or changes behaviour, and the restart token. Env is taken
-// in key order, hooks, checks and driver settings with their defaults filled in, so that
-// writing a default out is no change. The compose text counts byte by byte, since it is
-// measured byte by byte. Size, budgets and deadlines are not part of it.
+// Revision is the digest of the content that the spec's Slots run (R3): 32 hex digits of a SHA-256
+// over the group, since its name is measured in app-compose.json, every other field that is
+// measured or changes behaviour, and the restart token. Env is taken in key order, hooks, checks
+// and driver settings with their defaults filled in, so that a written default is no change. The
+// compose text counts byte by byte, since it is measured byte by byte. Size, budgets and deadlines
+// are not part of it.
 func (s Spec) Revision() string {
 	t := s.Template
 	parts := []string{"cadre/revision/v2", s.Name, t.Compose, strconv.Itoa(len(t.Env))}

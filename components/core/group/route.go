@@ -32,7 +32,7 @@ type Registration struct {
 	Owner string `json:"owner,omitempty"`
 	// Parent is the backend's service in Consul's catalog; absent: <group>-<workload>.
 	Parent string `json:"parent,omitempty"`
-	// TTL is how long what a workload said holds; only for owner "workload", default 30s.
+	// TTL is how long a workload's report is valid; only for owner "workload", default 30s.
 	TTL Duration `json:"ttl,omitempty"`
 }
 
@@ -58,8 +58,8 @@ type Route struct {
 	PoolerUsers map[string]string `json:"pooler_users,omitempty"`
 }
 
-// ConsulPermissions are rights of the group's Consul token beyond what its workload kind
-// implies. They reach no key outside of service/<group>/.
+// ConsulPermissions are rights of the group's Consul token in addition to the rights of its
+// workload kind. They reach no key outside of service/<group>/.
 type ConsulPermissions struct {
 	// KeyPrefixes that may be written: each is service/<group>/ or begins with it.
 	KeyPrefixes []string `json:"key_prefixes,omitempty"`

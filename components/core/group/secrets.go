@@ -66,7 +66,7 @@ func (s *Secret) normalize() {
 }
 
 // AllSecrets returns the secrets that every Slot of the group gets, sorted by name: the declared
-// ones, and the ones that the workload's kind implies. A declaration wins over an implied secret.
+// ones, and the ones that the workload's kind implies. A declaration overrides an implied secret.
 // Implied secrets have no Owner and Mode: the agent gives such a file to its own mesh group.
 func (s Spec) AllSecrets() []Secret {
 	out := slices.Clone(s.Secrets)
@@ -125,7 +125,8 @@ func (s Secret) Every() (every time.Duration, ok bool) {
 	return d, true
 }
 
-// plainNumber refuses what ParseUint would take beyond digits, and leading zeros.
+// plainNumber accepts digits without leading zeros, and rejects the other texts that ParseUint
+// would take.
 func plainNumber(text string) bool {
 	return text == "0" || text != "" && text[0] >= '1' && text[0] <= '9'
 }

@@ -80,7 +80,7 @@ type Proxy struct {
 	Callers []string `json:"callers,omitempty"`
 }
 
-// Calls reports whether it carries what members call.
+// Calls reports whether the proxy carries the members' calls.
 func (p Proxy) Calls() bool { return p.Backend == "" }
 
 // RouteTo is a route as its callers see it.

@@ -38,7 +38,7 @@ type Setting struct {
 	Default string
 	// With are the settings that are to be given with it, if it is.
 	With []string
-	// Line says in one line what it is, in Markdown.
+	// Line describes the setting in one line, in Markdown.
 	Line string
 }
 
@@ -67,8 +67,7 @@ func (s Setting) Range() string {
 // maxSettingBytes bounds the text of a setting.
 const maxSettingBytes = 1024
 
-// problem describes what is wrong with a value; "" for a valid one. An empty value counts as
-// absent.
+// problem describes the problem of a value; "" for a valid one. An empty value counts as absent.
 func (s Setting) problem(value string) string {
 	switch {
 	case value == "":

@@ -32,7 +32,7 @@ type Spec struct {
 	Backends      []Backend     `json:"backend,omitempty"`
 	// Routes are names that other groups dial and that lead to a backend of this one.
 	Routes []Route `json:"route,omitempty"`
-	// ConsulPermissions widen what the group's Consul token may do, inside its own keys.
+	// ConsulPermissions widen the rights of the group's Consul token, inside its own keys.
 	ConsulPermissions ConsulPermissions `json:"consul_permissions,omitzero"`
 	// Secrets that the group's Slots get as files in memory.
 	Secrets []Secret `json:"secret,omitempty"`

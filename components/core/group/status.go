@@ -115,8 +115,8 @@ type InstanceStatus struct {
 	Exclusion  *Override `json:"exclusion,omitempty"`
 	// LastRefusal is the code and text of the last refused admission, if it is newer than the last success.
 	LastRefusal string `json:"last_refusal,omitempty"`
-	// Holds are what the Slot's next step waits for (R138); empty when it needs none, or
-	// makes one.
+	// Holds are the reasons for which the Slot's next step waits (R138); empty when it needs none,
+	// or makes one.
 	Holds []Hold `json:"holds,omitempty"`
 }
 

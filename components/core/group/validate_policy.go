@@ -124,7 +124,7 @@ func (v *validator) deadlines(s Spec) {
 	}
 }
 
-// voters refuses what would lose quorum at each step (R19).
+// voters rejects specs that would lose quorum at each step (R19).
 func (v *validator) voters(s Spec) {
 	if !HasVoters(s) || s.UpdatePolicy.Interruption == InterruptionAllow {
 		return

@@ -148,7 +148,7 @@ func (v *validator) pooler(path string, r Route) {
 	case len(r.PoolerUsers) > 0 && r.Pooler == "":
 		v.add(path+".pooler_users", "", "is for routes with a pooler only")
 	case len(r.PoolerUsers) == 0 && r.Pooler != "":
-		// A pooler rejects unknown users, whatever the database accepts.
+		// A pooler rejects unknown users, also users that the database accepts.
 		v.add(path+".pooler_users", "", `names nobody, so nobody could log in: name each user, with its secret or with ""`)
 	}
 	if n := len(r.PoolerUsers); n > MaxPoolerUsers {
@@ -185,7 +185,7 @@ func (v *validator) consulPermissions(s Spec) {
 	}
 }
 
-// HoldLimit is how long a hand-over may hold what dials r; 0: it may not.
+// HoldLimit bounds how long a hand-over may pause callers of r; 0: no pause.
 func (r Route) HoldLimit() time.Duration {
 	if r.Hold == 0 && r.Pooler != "" {
 		return defaultPoolerHold

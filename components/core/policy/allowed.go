@@ -2,7 +2,7 @@ package policy
 
 import "slices"
 
-// maxAllowed bounds what one Slot may run at a time.
+// maxAllowed bounds the Revisions that one Slot may run at a time.
 const maxAllowed = 4
 
 // Moving returns sp during a step that moves its Slot to another Revision. The new Revision is

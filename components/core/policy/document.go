@@ -10,8 +10,8 @@ import (
 	"cadre.dev/core/appcompose"
 )
 
-// Document is the record at app-compose/<compose hash>: the app-compose.json that was
-// judged before its hash was allowed, so that an operator can see what was.
+// Document is the record at app-compose/<compose hash>: the app-compose.json that was judged before
+// its hash was allowed, for operators to read.
 type Document struct {
 	// ComposeHash, 64 hex digits, is that of the text.
 	ComposeHash string `json:"compose_hash"`
@@ -40,7 +40,7 @@ func NewDocument(groupName, revision string, text []byte, at time.Time, term uin
 	}, nil
 }
 
-// Text unpacks it. The error says that the record is not what was judged.
+// Text unpacks it. The error reports a record that differs from the judged text.
 func (d Document) Text() ([]byte, error) {
 	r, err := gzip.NewReader(bytes.NewReader(d.Gzip))
 	if err != nil {

@@ -28,7 +28,7 @@ type AdmissionStatus struct {
 	Group string `json:"group"`
 	Slot  string `json:"slot"`
 	State State  `json:"state"`
-	// Code and Why say what is wrong; empty: nothing is.
+	// Code and Why name the problem; empty: none.
 	Code       Code   `json:"code,omitempty"`
 	Why        string `json:"why,omitempty"`
 	BootID     string `json:"boot_id,omitempty"`

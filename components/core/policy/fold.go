@@ -216,8 +216,8 @@ func (gp *GroupPolicy) raise(asked Asked, now time.Time) (problems []Problem) {
 	return problems
 }
 
-// firstSince is the first number after all those whose content is older than at; 0
-// when none is.
+// firstSince is the first number after all Revisions whose content is older than at; 0 when none
+// is.
 func (gp *GroupPolicy) firstSince(at time.Time) uint64 {
 	var floor uint64
 	for digest, n := range gp.Revisions {

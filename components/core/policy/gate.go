@@ -87,8 +87,8 @@ func RevokedAs(instanceID, revision string, c Claims) []string {
 	return names
 }
 
-// Floor is the record at control/floor/<group>, or at control/floor/_all: older content is not
-// admitted. A floor only rises: the leader keeps the highest one that it accepted (ATT-25).
+// Floor is the record at control/floor/<group>, or at control/floor/_all: content below the floor
+// is not admitted. A floor only rises: the leader keeps the highest one that it accepted (ATT-25).
 type Floor struct {
 	// Number of the oldest Revision that may still run; only for one group.
 	Number uint64 `json:"number,omitempty"`
@@ -232,7 +232,8 @@ func (r Revocation) concerns(revision, composeHash string) bool {
 		(revision != "" && strings.EqualFold(r.ID, revision) || hash != "" && hash == normalHash(composeHash))
 }
 
-// maxRevoked bounds what one record carries; coordinators add what they see.
+// maxRevoked bounds the revocations of one record; coordinators add the ones that they read
+// themselves.
 const maxRevoked = 32
 
 // Under is sp as the group's policy and the revocations want it. Epoch and Term are

@@ -104,9 +104,9 @@ type SlotPolicy struct {
 	// Boot is admitted.
 	AppID      string `json:"app_id"`
 	InstanceID string `json:"instance_id"`
-	// RequireApproval refuses what is not Approved.
+	// RequireApproval rejects Revisions that are not Approved.
 	RequireApproval bool `json:"require_approval,omitempty"`
-	// Floor refuses what is numbered below it; 0: none.
+	// Floor rejects Revisions with a lower number; 0: none.
 	Floor uint64 `json:"floor,omitempty"`
 	// Revoked are the revocations that apply to the Slot. Coordinators add the revocations that
 	// they read themselves, so that a revocation takes effect without a leader.
@@ -140,7 +140,7 @@ type Admission struct {
 	TokenAccessors []string `json:"token_accessors,omitempty"`
 	// TokensAt is when the newest of them were issued.
 	TokensAt time.Time `json:"tokens_at,omitzero"`
-	// TokenRules names what the newest may do; another name calls for another token.
+	// TokenRules names the rights of the newest token; another name calls for another token.
 	TokenRules string `json:"token_rules,omitempty"`
 	By         string `json:"by"`
 	Simulated  bool   `json:"simulated,omitempty"`
@@ -204,7 +204,7 @@ type Decision struct {
 	Revision string
 	Code     Code
 	Message  string
-	// Proven: the evidence is that of the instance that the Slot is bound to, under an OS image that
-	// this cluster names, so that what is refused is that CVM and no stranger who names it.
+	// Proven: the evidence belongs to the Slot's bound instance, under an OS image that this
+	// cluster names. The refused client is then that CVM, and not a stranger that names it.
 	Proven bool
 }

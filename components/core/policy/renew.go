@@ -84,7 +84,7 @@ type Finding struct {
 	Name string `json:"name"`
 	// Found is the value in the evidence.
 	Found string `json:"found,omitempty"`
-	// Code and Message say what is wrong; empty: nothing is.
+	// Code and Message name the problem; empty: none.
 	Code    Code   `json:"code,omitempty"`
 	Message string `json:"message,omitempty"`
 }

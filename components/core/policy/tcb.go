@@ -16,7 +16,7 @@ type TCBPolicy struct {
 	// 0: not at all. Intel's standard collateral turns a level OutOfDate about 365 days after that
 	// date, so a smaller number has no effect.
 	GraceDays int `json:"grace_days,omitempty"`
-	// OperatorExceptions bound what operators grant at run time; the zero value: nothing.
+	// OperatorExceptions bound the operators' grants at run time; the zero value: none.
 	OperatorExceptions TCBLimits `json:"operator_exceptions,omitzero"`
 	// Granted are the operators' exceptions, read from the records by the caller. A grant beyond
 	// OperatorExceptions has no effect.
@@ -100,9 +100,9 @@ func (p TCBPolicy) Validate(now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// AppraiseTCB judges what collateral said of a machine. UpToDate passes; OutOfDate
-// within the grace; another status only under an exception that has not ended and names
-// every advisory; Revoked and a TCB that was not evaluated never.
+// AppraiseTCB judges the collateral's verdict on a machine. UpToDate passes; OutOfDate passes
+// within the grace; another status passes only under an exception that has not ended and names
+// every advisory; Revoked and a TCB that was not evaluated never pass.
 func AppraiseTCB(p TCBPolicy, tcb TCB, now time.Time) Decision {
 	switch tcb.Status {
 	case "UpToDate":

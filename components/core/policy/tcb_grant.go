@@ -309,7 +309,7 @@ func (g TCBGrant) text() string {
 type TCBOverview struct {
 	// Limits of the measured trust file.
 	Limits TCBLimits `json:"limits"`
-	// Exceptions are all recorded ones, also the ones that do not count.
+	// Exceptions are all recorded exceptions, also without effect.
 	Exceptions []TCBState `json:"exceptions"`
 	// Collateral is the watermark of each family.
 	Collateral []CollateralWatermark `json:"collateral"`

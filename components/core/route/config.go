@@ -24,13 +24,13 @@ type Service struct {
 	Subsets map[string]string
 }
 
-// Redirect has what asks for a route by its name led to a subset of a service.
+// Redirect leads calls of a route's name to a subset of a service.
 type Redirect struct {
 	Route, Service, Subset string
 }
 
-// Any is the subset of all healthy instances, whatever their role. The validation of specs rejects
-// a role of this name.
+// Any is the subset of all healthy instances of every role. The validation of specs rejects a role
+// of this name.
 const Any = group.AnyRole
 
 // subset returns the name of a role's subset.

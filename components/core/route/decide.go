@@ -157,9 +157,9 @@ func (d *decider) route(spec group.Spec, r group.Route) {
 	}
 }
 
-// poolerUsers splits the users of a route into the ones that may log in at a caller's pooler and
-// the refused ones. A caller's secret must name the route: otherwise the author of a route could
-// send any secret of its callers to its own backend.
+// poolerUsers splits the users of a route into the permitted ones at a caller's pooler and the
+// refused ones. A caller's secret must name the route: otherwise the author of a route could send
+// any secret of its callers to its own backend.
 func poolerUsers(caller group.Spec, r group.Route) (let, refused map[string]string) {
 	secrets := caller.AllSecrets()
 	for user, name := range r.PoolerUsers {

@@ -21,7 +21,7 @@ type Missing struct {
 type Partly struct {
 	Decided
 
-	// left are names of which it is not known what Consul should have, or whose they are.
+	// left are the names whose entries in Consul, or whose group, are unknown.
 	left map[string]bool
 	// dark: no record of some group can be read, so a name without a group may be its own.
 	dark bool

@@ -110,7 +110,7 @@ func TestCallers(t *testing.T) {
 }
 
 // TestPoolerUsersNeedTheCallersWord: the author of a route names secrets of other groups, and
-// receives only the ones that their groups allow.
+// receives only the secrets that their groups allow.
 func TestPoolerUsersNeedTheCallersWord(t *testing.T) {
 	specs := cluster()
 	postgres := specs["postgres"]

@@ -68,9 +68,9 @@ func TestBrokenTarget(t *testing.T) {
 	}
 }
 
-// TestWrongComposeIsRefused changes one CVM's compose file on the platform, past
-// Cadre: its Boot proves that it runs what the policy does not allow, and is not
-// let in. Cadre updates it back as soon as it may.
+// TestWrongComposeIsRefused changes one CVM's compose file on the platform, without Cadre: its Boot
+// proves content that the policy does not allow, and is not admitted. Cadre updates it back as soon
+// as it may.
 func TestWrongComposeIsRefused(t *testing.T) {
 	c := ready(t)
 	before := c.look(t)
@@ -122,7 +122,7 @@ func TestWrongComposeIsRefused(t *testing.T) {
 		return err
 	})
 
-	// The CVM proved what it runs, so its silence is no riddle: Cadre updates it back.
+	// The CVM proved its content, so the reason of its silence is known: Cadre updates it back.
 	if _, err := c.api.ClearOverride(within(t, time.Minute), client.OverridePause, rig.Light); err != nil {
 		t.Fatal(err)
 	}

@@ -51,8 +51,8 @@ func TestCoordinatorDeath(t *testing.T) {
 	})
 }
 
-// dieAt ends the leading coordinator's process when the rollout that apply starts
-// reaches point, and checks what its successor made of it.
+// dieAt ends the leading coordinator's process when the rollout that apply starts reaches point,
+// and checks its successor's result.
 func (c *cluster) dieAt(t *testing.T, point, name string, apply func()) {
 	t.Helper()
 	before := c.look(t)

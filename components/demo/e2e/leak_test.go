@@ -121,7 +121,7 @@ func (c *cluster) file(t *testing.T, p process, parts ...string) []byte {
 	return text
 }
 
-// consulCanaries are what a Consul process is configured with.
+// consulCanaries are the secrets of a Consul process's configuration.
 func (c *cluster) consulCanaries(t *testing.T, p process, add func(string, []byte, ...string)) {
 	t.Helper()
 	var config struct {
@@ -224,7 +224,7 @@ func bootCanaries(t *testing.T, p process, add func(string, []byte, ...string)) 
 	}
 }
 
-// inMemory reads what a process may write, region by region.
+// inMemory reads the writable memory of a process, region by region.
 func inMemory(t *testing.T, p process, look func(text []byte)) {
 	t.Helper()
 	maps, err := os.ReadFile(filepath.Join("/proc", p.pid, "maps"))
@@ -405,8 +405,8 @@ sys.stdout.buffer.write(b)`
 	return out
 }
 
-// answers are what operators see: every read of the command line, as tables and JSON,
-// and refusals.
+// answers are the operators' view: every read of the command line, as tables and JSON, and
+// refusals.
 func (c *cluster) answers(t *testing.T, scan func(sink string, text []byte)) {
 	t.Helper()
 	for _, args := range [][]string{

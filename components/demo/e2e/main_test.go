@@ -39,7 +39,7 @@ type cluster struct {
 	logs string
 	// releases counts the releases that were applied.
 	releases int
-	// left names what a test has put into the group's spec for others to find; "" for nothing.
+	// left names a test's remains in the group's spec; "" for none.
 	left string
 }
 
@@ -82,8 +82,8 @@ func ready(t *testing.T) *cluster {
 	return c
 }
 
-// standing is ready for a test that rolls a spec of its own over what a test before may have left:
-// to restore the spec between the two would be one rollout more.
+// standing is ready for a test that rolls its own spec over an earlier test's remains: a restored
+// spec between the two would be one rollout more.
 func standing(t *testing.T) *cluster {
 	t.Helper()
 	root := need(t)

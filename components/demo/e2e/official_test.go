@@ -66,7 +66,7 @@ func (c *cluster) ask(ctx context.Context, method, path string, body any) (out o
 	return out, resp.StatusCode, json.Unmarshal(raw, &out)
 }
 
-// running waits until the platform has ended what it does to the CVM, and returns it.
+// running waits until the platform has finished its operation on the CVM, and returns the CVM.
 func (c *cluster) running(t *testing.T, cvm string) (v obj) {
 	t.Helper()
 	eventually(t, cvm+" runs", rollTime, func(ctx context.Context) error {

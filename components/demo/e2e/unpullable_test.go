@@ -98,7 +98,7 @@ func TestATT36_ASlowRegistryHoldsTheRollout(t *testing.T) {
 	apply()
 	slot := c.awaitPhase(t, operation.Booting)
 	cvm := c.PlatformName(slot)
-	// The guest writes this line when its engine has restored what it restores.
+	// The guest writes this line when its engine has restored its containers.
 	if err := c.AwaitLines(within(t, rollTime), was[slot], cvm, "cvm", pulls); err != nil {
 		t.Fatal(err)
 	}

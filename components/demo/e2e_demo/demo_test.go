@@ -92,8 +92,8 @@ func checkPowerLoss(ctx context.Context, t *testing.T, r *rig.Rig, n *rig.Narrat
 	t.Logf("power loss: whole after %v s, longest write gap %.0f s, verdict %+v", report.AvailableS, report.GapS, report.Verdict)
 }
 
-// checkRollout holds one rollout against what the issue of every user is: one
-// move of leadership, the leader last, each on its own disk and instance.
+// checkRollout compares one rollout with the users' main demand: one move of leadership, the leader
+// last, each member on its own disk and instance.
 func checkRollout(t *testing.T, number int, report rig.Report, instances map[string]string) {
 	t.Helper()
 	if report.Transfers != 1 {

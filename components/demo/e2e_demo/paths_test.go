@@ -12,7 +12,7 @@ import (
 	"cadre.dev/demo/internal/rig"
 )
 
-// unreached are what Python says of a connection that did not come to be.
+// unreached are Python's errors for a connection that failed.
 var unreached = []string{"ConnectionRefusedError", "TimeoutError", "No route to host", "Network is unreachable"}
 
 // checkPaths shows that all traffic between CVMs goes over the overlay: with every packet between

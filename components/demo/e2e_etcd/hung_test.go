@@ -73,7 +73,7 @@ func TestAHungMemberIsRestartedInItsContainer(t *testing.T) {
 	s.keptPromises(checked, found)
 }
 
-// figures are what the leader serves of the group.
+// figures are the leader's metrics of the group.
 type figures map[string]float64
 
 // of is the value of the figure with these labels after the group's, in their order; -1 where there
@@ -87,7 +87,7 @@ func (f figures) of(name string, labels ...string) float64 {
 	return -1
 }
 
-// figuresUntil waits until what the leader serves is so.
+// figuresUntil waits until the leader's metrics fulfil is.
 func (s *story) figuresUntil(ctx context.Context, is func(figures) bool) figures {
 	s.Helper()
 	var last figures

@@ -114,7 +114,7 @@ func begin(ctx context.Context, t *testing.T) *story {
 	return s
 }
 
-// end shows what a test that failed has left, and lets no other test meet it.
+// end shows the remains of a failed test, and hides them from the next test.
 func (s *story) end() {
 	if !s.Failed() {
 		return

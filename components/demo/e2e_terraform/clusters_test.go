@@ -13,8 +13,8 @@ import (
 // enabled is the variable that make test-clusters sets.
 const enabled = "CADRE_TEST_CLUSTERS"
 
-// Every other folder of clusters/ does what its README says: it is applied, rolled to
-// another release by one hand-over with each slot on its instance, and destroyed.
+// Every other folder of clusters/ follows its README: it is applied, rolled to another release by
+// one hand-over with each slot on its instance, and destroyed.
 func TestClustersAreAppliedRolledAndDestroyed(t *testing.T) {
 	if os.Getenv(enabled) == "" {
 		t.Skip("make test-clusters runs it: four clusters, some minutes")

@@ -103,8 +103,8 @@ func applied(more []string) []string {
 	return args
 }
 
-// interrupt begins an apply, waits until it prints a line with text and then until ready
-// says so, and has kill end it. It reports what was printed after that.
+// interrupt begins an apply, waits until it prints a line with text and then until ready succeeds,
+// and has kill end it. It returns the output after that.
 func (s *stage) interrupt(text string, ready func() error, kill func(pid int) error, more ...string) {
 	s.Helper()
 	out, in := io.Pipe()
@@ -216,7 +216,7 @@ func (s *stage) releases(api string) map[string]string {
 	return found
 }
 
-// get does what `curl --cacert file --resolve name:port:host url` does.
+// get is `curl --cacert file --resolve name:port:host url`.
 func (s *stage) get(caFile, resolve, url string) string {
 	s.Helper()
 	pem, err := os.ReadFile(caFile)

@@ -20,14 +20,14 @@ func everywhere(api, release string) map[string]string {
 	return map[string]string{api: release, "worker-0": release, "worker-1": release, "worker-2": release}
 }
 
-// The starter from nothing to nothing: applied, rolled, one slot alone, killed in the
-// middle of waits, destroyed. Applying again always reaches what is written down, and no
-// secret is in anything that Terraform leaves.
+// The starter from nothing to nothing: applied, rolled, one slot alone, killed in the middle of
+// waits, destroyed. A repeated apply always reaches the configuration, and no file of Terraform
+// contains a secret.
 func TestTOK08_StarterIsAppliedRolledInterruptedAndDestroyed(t *testing.T) {
 	s := open(t, "starter", 4*time.Minute, map[string]any{"coordinators": 1, "worker_replicas": 3})
 	s.run("plan", "-out="+s.planFile("first"))
 
-	// Killed while the groups are made: the next apply takes over what is there.
+	// Killed while the groups are made: the next apply adopts the existing ones.
 	var c *client.Client
 	s.interrupt("cadre_group.worker: Creating...", func() error {
 		c = s.dial()
@@ -105,7 +105,7 @@ func (s *stage) instances(c *client.Client, groups []string) map[string]string {
 	return out
 }
 
-// cvms counts what is on the platform.
+// cvms counts the CVMs on the platform.
 func (s *stage) cvms() int {
 	s.Helper()
 	cloud, err := s.Cloud()

@@ -40,8 +40,8 @@ func TestNewEtcdRefuses(t *testing.T) {
 	}
 }
 
-// elected is a member that has won the election of term 3 and still applies what
-// its predecessor wrote in term 2; a linearizable read waits for its own entry.
+// elected is a member that has won the election of term 3 and still applies its predecessor's
+// entries of term 2; a linearizable read waits for its own entry.
 type elected struct {
 	pb.UnimplementedKVServer
 	pb.UnimplementedMaintenanceServer

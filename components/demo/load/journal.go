@@ -13,8 +13,8 @@ const (
 	// keepOps is how many of the newest Ops a journal keeps whole; there are at most
 	// twice as many. Of older ones the ids that were acknowledged and their number stay.
 	keepOps = 100_000
-	// keepSpans bounds the spans of acknowledged ids, and so what a journal that has
-	// many failures between its writes takes.
+	// keepSpans bounds the spans of acknowledged ids, and so the memory of a journal with many
+	// failures between its writes.
 	keepSpans = 100_000
 	// reserveIDs is how many ids are reserved at once: about a minute's.
 	reserveIDs = 10_000
@@ -158,7 +158,7 @@ func (j *Journal) Err() error {
 	return j.err
 }
 
-// Close writes what is left and closes the file.
+// Close writes the open lines and closes the file.
 func (j *Journal) Close() error {
 	err := j.Flush()
 	j.mu.Lock()
@@ -169,7 +169,7 @@ func (j *Journal) Close() error {
 	return errors.Join(err, j.disk.Close())
 }
 
-// commitAll brings to the disk what is handed over, all that waits in one go.
+// commitAll writes the queued lines to the disk, all in one batch.
 func (j *Journal) commitAll() {
 	defer close(j.done)
 	j.mu.Lock()
@@ -226,7 +226,7 @@ func (j *Journal) compact() error {
 	return nil
 }
 
-// take adds what is on the disk now.
+// take adds Ops that are on the disk.
 func (k *kept) take(ops []Op, reserved int64) {
 	k.ops = append(k.ops, ops...)
 	k.reserved = max(k.reserved, reserved)
@@ -288,7 +288,7 @@ type Acknowledgements struct {
 	Starts int
 }
 
-// Acknowledgements returns what counts now.
+// Acknowledgements returns the present acknowledgements.
 func (j *Journal) Acknowledgements() Acknowledgements {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// powerDisk loses what was not synced when the power goes.
+// powerDisk loses the unsynced data at a power cut.
 type powerDisk struct {
 	mu            sync.Mutex
 	durable, rest []byte

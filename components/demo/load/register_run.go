@@ -17,8 +17,8 @@ type RegisterConfig struct {
 	// Interval is the time from one operation's start to the client's next one,
 	// unless the operation takes longer.
 	Interval time.Duration
-	// Deadline of one operation. etcd drops what is in flight at a leader change and
-	// says so only after seven seconds, so a client needs one of its own.
+	// Deadline of one operation. etcd drops the open requests at a leader change and reports that
+	// only after seven seconds, so a client needs its own deadline.
 	Deadline time.Duration
 }
 

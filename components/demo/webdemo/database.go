@@ -165,7 +165,7 @@ func (d *database) replica(ctx context.Context, did *Database) error {
 	}
 }
 
-// connect dials a route; done says goodbye and notes what the whole way took.
+// connect dials a route; done closes the connection and records the time of the whole way.
 func (d *database) connect(ctx context.Context, side *Side) (*pgx.Conn, func(), error) {
 	host, port, err := net.SplitHostPort(side.Route)
 	number, bad := strconv.ParseUint(port, 10, 16)

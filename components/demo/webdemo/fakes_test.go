@@ -30,7 +30,7 @@ func (b *balanced) ServeHTTP(out http.ResponseWriter, req *http.Request) {
 	member.ServeHTTP(out, req)
 }
 
-// route serves what is behind it, and gives its address.
+// route serves the handlers behind it, and returns its address.
 func route(t *testing.T, behind ...http.Handler) string {
 	t.Helper()
 	server := httptest.NewServer(&balanced{members: behind})

@@ -136,7 +136,7 @@ func (s spread) question(ctx context.Context, web *http.Client) (said Hello, err
 	return said, nil
 }
 
-// plain leaves of an error what is the same for the next connection.
+// plain returns the part of an error that is the same for the next connection.
 func plain(err error) error {
 	var op *net.OpError
 	var name *net.DNSError

@@ -54,7 +54,7 @@ const busyWait = time.Second
 //	GET /all      the replicas that answer at the own group's route
 //	GET /call     the members that answer at the route of another group
 //	GET /db       one row, written and read back through the routes to a database
-//	GET /healthz  200, whatever other members answer: they do not make this Slot unhealthy
+//	GET /healthz  200, for any answer of other members: they do not make this Slot unhealthy
 //
 // The paths that query others answer 503 with the reason, in the same JSON, when none could be
 // queried.
@@ -164,8 +164,8 @@ func answer(out http.ResponseWriter, status int, v any) {
 	_ = write.Encode(v)
 }
 
-// accepts reports whether a request names kind among what it takes: "*/*", which curl sends,
-// names nothing.
+// accepts reports whether a request's Accept header names kind: "*/*", which curl sends, names
+// nothing.
 func accepts(req *http.Request, kind string) bool {
 	for _, part := range strings.Split(strings.Join(req.Header.Values("Accept"), ","), ",") {
 		name, params, _ := strings.Cut(part, ";")

@@ -84,7 +84,7 @@ type Client struct {
 	noPatch  atomic.Bool // the server has no PATCH /cvms/{cvm}
 	shutdown time.Duration
 
-	mu         sync.Mutex      // guards what follows
+	mu         sync.Mutex      // guards the fields below
 	quietUntil time.Time       // the account is throttled until then (R73)
 	knownSizes map[string]size // of instance types; nil until they were read
 }

@@ -67,8 +67,8 @@ func TestLenientDecoding(t *testing.T) {
 	}
 }
 
-// docker_compose_hash is the hash of the compose text alone: it says nothing about what is
-// measured. An absent updated_at is no time.
+// docker_compose_hash is the hash of the compose text alone, which is not the measured one. An
+// absent updated_at is no time.
 func TestNoHashIsTakenForAnother(t *testing.T) {
 	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"name":"web-0","status":"running","docker_compose_hash":"cd"}`)

@@ -36,8 +36,8 @@ type document struct {
 type provisionReply struct {
 	AppID       text `json:"app_id"`
 	ComposeHash text `json:"compose_hash"`
-	// AppCompose is the raw file, under the name that it has in tcb_info. No server is
-	// known to show it here yet; without it what was sent must be what is measured.
+	// AppCompose is the raw file, under the name that it has in tcb_info. No server is known to
+	// show it here yet; without it the sent document must be the measured one.
 	AppCompose text `json:"app_compose"`
 	EnvKey     text `json:"app_env_encrypt_pubkey"`
 	// KMSID names the key service in a reply for a new app; for an existing app kms_info has it.
@@ -146,7 +146,7 @@ func (c *Client) provision(ctx context.Context, t platform.Template, r call) (pl
 
 // Create implements platform.Platform. A new app is provisioned once more under the CVM's own name,
 // which refreshes the platform's memory of the content. Create sends the creation only if the hash
-// is still the one that the caller decided on. Fields that the platform has not reported yet (often
+// is still the one that the caller accepted. Fields that the platform has not reported yet (often
 // the vm uuid) are left empty.
 func (c *Client) Create(ctx context.Context, req platform.CreateRequest) (platform.Instance, error) {
 	if !nameForm.MatchString(req.Name) {

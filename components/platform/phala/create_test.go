@@ -11,9 +11,9 @@ import (
 	"cadre.dev/platform"
 )
 
-// The first request of a cluster, field by field as the platform's own clients send it.
-// Against a server that drops what it does not know, another name is no error but a CVM
-// with another app id, another key service, or in public.
+// The first request of a cluster, field by field like the platform's own clients send it. Against a
+// server that drops unknown fields, another name is no error but a CVM with another app id, another
+// key service, or in public.
 func TestProvisionOnTheWire(t *testing.T) {
 	const app = "5de2e4a9d62ef79a9e3f5b4d44a7bcbd94fed708"
 	var got map[string]any

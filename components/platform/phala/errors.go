@@ -119,8 +119,7 @@ func newError(doing string, resp *http.Response, body []byte, now time.Time) *Er
 	return e
 }
 
-// readBody takes what it can from the known error shapes and reports whether
-// the body is one of them.
+// readBody reads the known error shapes and reports whether the body is one of them.
 func (e *Error) readBody(body []byte) bool {
 	var w struct {
 		Detail    json.RawMessage `json:"detail"`

@@ -12,8 +12,8 @@ import (
 	"cadre.dev/platform"
 )
 
-// A refusal, or a "nothing to do", about a CVM in transition is busy, whatever the platform's
-// words: the caller asks again when the CVM is idle.
+// A refusal, or a "nothing to do", about a CVM in transition is busy, in any words of the platform:
+// the caller asks again when the CVM is idle.
 func TestChangesOfACVMUnderWay(t *testing.T) {
 	const nothing, refusal = `{"status":"no_change"}`, `{"detail":"CVM is not in a state that can be updated"}`
 	for _, c := range []struct {

@@ -98,8 +98,8 @@ func (c *Client) accept(ctx context.Context, r call) (platform.Accepted, error) 
 }
 
 // change is accept for an update in place of one CVM. A verdict about a CVM in transition is valid
-// only for that moment. change returns ErrBusy for it, whatever its words, so that the caller takes
-// the member neither for refused nor for changed.
+// only for that moment. change returns ErrBusy for it, in any words of the platform, so that the
+// caller takes the member neither for refused nor for changed.
 func (c *Client) change(ctx context.Context, vmUUID string, r call) (platform.Accepted, error) {
 	got, err := c.accept(ctx, r)
 	var answer *Error

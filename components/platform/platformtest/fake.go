@@ -294,7 +294,7 @@ func (f *Fake) publicKey() string {
 	return hex.EncodeToString(f.private.PublicKey().Bytes())
 }
 
-// newCVMLocked adds a CVM; the name is unique in the workspace whatever its case.
+// newCVMLocked adds a CVM; the name is unique in the workspace, regardless of case.
 func (f *Fake) newCVMLocked(name, appID, hash string, env map[string]string, hw hardware) (*fakeCVM, error) {
 	for _, c := range f.cvms {
 		f.settleLocked(c)

@@ -1,11 +1,10 @@
-// Package synctest is testing/synctest, on one processor where the race detector watches.
+// Package synctest is testing/synctest, on one processor under the race detector.
 //
-// The detector of Go 1.26 keeps one state for all timers of a bubble (unlockAndRun in the
-// runtime's time.go). Two processors that run timers of one bubble at the same moment use that
-// state at once: the runtime may crash then, in a test that has no fault. One processor sees
-// the same races, because the detector compares what orders two accesses and not when they
-// happen. A test that imports testing/synctest itself works until it crashes, so the linter
-// refuses that import elsewhere.
+// The detector of Go 1.26 keeps one state for all timers of a bubble (unlockAndRun in the runtime's
+// time.go). Two processors that run timers of one bubble at the same moment use that state at once:
+// the runtime may crash then, in a test without a fault. One processor sees the same races, because
+// the detector compares the order of two accesses and not their times. A test that imports
+// testing/synctest itself works until it crashes, so the linter rejects that import elsewhere.
 package synctest
 
 import (

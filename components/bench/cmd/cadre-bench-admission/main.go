@@ -1,5 +1,5 @@
-// Command cadre-bench-admission measures what admission and the renewal of credentials
-// cost coordinators, prints a table and writes the figures as JSON.
+// Command cadre-bench-admission measures the coordinators' cost of admission and of the renewal of
+// credentials, prints a table and writes the figures as JSON.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command cadre-bench-plan measures what the planner's decisions cost, prints a table and
-// writes the figures as JSON.
+// Command cadre-bench-plan measures the cost of the planner's decisions, prints a table and writes
+// the figures as JSON.
 package main
 
 import (

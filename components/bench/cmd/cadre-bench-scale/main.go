@@ -1,5 +1,5 @@
-// Command cadre-bench-scale measures what a cluster costs as it grows and how long it takes
-// to mend, prints a table and writes the figures as JSON.
+// Command cadre-bench-scale measures the cost of a growing cluster and its recovery times, prints a
+// table and writes the figures as JSON.
 package main
 
 import (

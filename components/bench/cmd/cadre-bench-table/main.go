@@ -1,4 +1,4 @@
-// Command cadre-bench-table writes into docs/performance.md what the benchmarks wrote last.
+// Command cadre-bench-table writes the last results of the benchmarks into docs/performance.md.
 package main
 
 import (

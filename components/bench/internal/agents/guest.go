@@ -18,8 +18,8 @@ func (a *Agent) Evidence(ctx context.Context) (ev attest.Evidence, reportData [6
 	return ev, reportData, err
 }
 
-// quote asks the guest agent, which is in this process and has no socket: a thousand
-// of them are not what is measured.
+// quote calls the guest agent, which is in this process and has no socket: a thousand sockets are
+// not part of the measurement.
 func (a *Agent) quote(ctx context.Context, data [64]byte) (none attest.Evidence, err error) {
 	body, err := json.Marshal(map[string]string{"report_data": hex.EncodeToString(data[:])})
 	if err != nil {
@@ -49,7 +49,7 @@ func (a *Agent) quote(ctx context.Context, data [64]byte) (none attest.Evidence,
 	return attest.Evidence{Quote: raw, EventLog: reply.EventLog, AppCompose: a.Slot.AppCompose(), VMConfig: reply.VMConfig}, nil
 }
 
-// recorder is an http.ResponseWriter that keeps what is written.
+// recorder is an http.ResponseWriter that keeps the written data.
 type recorder struct {
 	header http.Header
 	status int

@@ -82,7 +82,7 @@ func (s *Session) Close() {
 	s.tasks.Wait()
 }
 
-// Credentials are what the Boot was given.
+// Credentials are the Boot's credentials.
 func (a *Agent) Credentials() (overlay.Credentials, error) {
 	own, roots := tls.Certificate{PrivateKey: a.key}, x509.NewCertPool()
 	for rest := a.Grant.GetSvidChainPem(); ; {

@@ -29,7 +29,7 @@ type answer struct {
 	Provisioned platform.Provisioned
 	Accepted    platform.Accepted
 	Error       string
-	// NotFound and Refused are what the error is.
+	// NotFound and Refused are the kinds of the error.
 	NotFound, Refused bool
 }
 

@@ -172,8 +172,8 @@ func (m *member) noteOrder(id string) {
 // State is the state of one member.
 type State struct {
 	Slot string
-	// Coordinators and Members count the Sessions that are up, Map the Peers of the map
-	// that are no coordinators, MapBytes what the last peer map took.
+	// Coordinators and Members count the Sessions that are up. Map counts the Peers of the map that
+	// are no coordinators. MapBytes is the size of the last peer map.
 	Coordinators, Members, Map int
 	// Ordered: desired state was received in this Boot.
 	Admitted, Ordered bool

@@ -107,7 +107,7 @@ func (f *fleet) list() []*member {
 	return out
 }
 
-// boot starts a CVM, or ends what it runs and starts it with something else on its disk.
+// boot starts a CVM, or ends its programs and starts it with other content on its disk.
 func (f *fleet) boot(machine cloud.Machine) (instanceID string, err error) {
 	f.mu.Lock()
 	before := f.members[machine.Name]

@@ -1,3 +1,2 @@
-// Package plan measures what one decision of the planner costs, and how that grows with
-// the group.
+// Package plan measures the cost of one decision of the planner, and its growth with the group.
 package plan

@@ -34,8 +34,8 @@ type cost struct {
 	mb float64
 }
 
-// Run measures every size once in each round, in random order, so that what disturbs
-// the machine disturbs each of them.
+// Run measures every size once in each round, in random order, so that a disturbance of the machine
+// affects every size.
 func Run(ctx context.Context, o Options) (figures.Result, error) {
 	type subject struct {
 		slots int

@@ -70,7 +70,7 @@ func newCluster(ctx context.Context, options Options) (*cluster, error) {
 	if c.dir, err = c.folder(""); err != nil {
 		return c, err
 	}
-	// Coordinators refuse to keep what is secret outside of memory.
+	// Coordinators refuse to keep secrets outside of memory.
 	if c.memory, err = c.folder("/dev/shm"); err != nil {
 		return c, err
 	}

@@ -123,8 +123,8 @@ func percentile(sorted []float64, p int) float64 {
 // takeover ends the leader by end and measures until another Term has a leader, according to the
 // remaining coordinators.
 func (c *cluster) takeover(ctx context.Context, kind string, end func(leader int) error) (float64, error) {
-	// Groups that still roll, and agents that come back to a coordinator that was away, take
-	// what there is of a small machine.
+	// Groups that still roll, and agents that return to a lost coordinator, take the whole CPU of a
+	// small machine.
 	if _, err := c.whole(ctx, c.options.GrowLimit); err != nil {
 		return 0, err
 	}

@@ -58,7 +58,7 @@ func (o *operator) apply(ctx context.Context, name string, spec []byte) error {
 		case codes.OK:
 			return true, nil
 		case codes.Unavailable, codes.ResourceExhausted, codes.Aborted, codes.PermissionDenied:
-			// Denied: Consul believes for some seconds what it knew of the rights to a new group.
+			// Denied: Consul caches the rights to a new group for some seconds.
 			return false, nil
 		default:
 			return false, last

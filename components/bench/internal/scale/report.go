@@ -6,7 +6,7 @@ import (
 	"cadre.dev/figures"
 )
 
-// results are what was measured.
+// results are the measurements.
 type results struct {
 	empty     memory
 	grown     []grown

@@ -25,7 +25,7 @@ type Options struct {
 	// Only measures the parts that match; nil: all. Their names are idle, storm, orders,
 	// large, takeovers.
 	Only *regexp.Regexp
-	// OnlyCoordinators opens no Sessions between members, whatever their peer maps contain.
+	// OnlyCoordinators opens no Sessions between members, for any content of their peer maps.
 	OnlyCoordinators bool
 	// Orders is how many groups roll, one each OrderEvery.
 	Orders     int
@@ -39,14 +39,14 @@ type Options struct {
 	StormAt int
 	// Consul is the program.
 	Consul string
-	// Log takes what the processes say, Progress what is done, the folder Profile what the
-	// leader and its Consul server do, growing and idle; empty: nothing.
+	// Log takes the processes' output, Progress the steps of the run, the folder Profile the CPU
+	// profiles of the leader and its Consul server, growing and idle; empty: none.
 	Log      *os.File
 	Progress io.Writer
 	Profile  string
 }
 
-// Roles are what the benchmark's processes can be.
+// Roles are the roles of the benchmark's processes.
 func Roles() map[string]worker.Role {
 	return map[string]worker.Role{coordinatorName: runCoordinator, outsideName: outside, fleet.Name: fleet.Role}
 }

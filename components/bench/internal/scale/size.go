@@ -235,7 +235,7 @@ func (c *cluster) settle(ctx context.Context) error {
 	return err
 }
 
-// costs are what a while took.
+// costs are the costs of a span of time.
 type costs struct {
 	// Leader, Followers, Consul and Agents are cores: of the leader's process, the mean of the
 	// others, of the leader's Consul server, of the processes that play agents.

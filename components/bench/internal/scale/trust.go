@@ -18,7 +18,7 @@ const operatorToken = "4b1ac5b8-2f0a-44c8-b1e7-52d3e5a7c0de" //nolint:gosec // o
 
 const trustName = "trust.json"
 
-// writeTrust writes what the coordinators trust into dir.
+// writeTrust writes the coordinators' trust into dir.
 func writeTrust(hardware *attestsim.Cloud, dir, pccs string) (attest.Trust, error) {
 	digest := sha256.Sum256([]byte(operatorToken))
 	trust := attest.Trust{

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// Cluster is the name of the cluster, and Domain what its gateway routes by.
+	// Cluster is the name of the cluster, and Domain its gateway's domain.
 	Cluster = "bench"
 	// ClusterID is the cluster ID of all coordinators.
 	ClusterID = "0123456789abcdef0123456789abcdef"
@@ -108,7 +108,7 @@ func spec(groupName string) group.Spec {
 // batch is how many records go into one transaction: specs are of some KiB.
 const batch = 30
 
-// Record writes what operators and a leader have written once all CVMs exist.
+// Record writes the records of operators and of a leader once all CVMs exist.
 func Record(ctx context.Context, s store.Store, slots []Slot, instances []string) error {
 	var ops []store.Op
 	commit := func(least int) error {

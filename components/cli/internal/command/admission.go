@@ -355,7 +355,7 @@ func (a *App) completeTarget(cmd *cobra.Command, args []string, _ string) ([]str
 	})
 }
 
-// completeRevocation offers the kinds, then what there is of one.
+// completeRevocation offers the kinds, then the known ids of one.
 func (a *App) completeRevocation(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 	switch {
 	case len(args) == 0:

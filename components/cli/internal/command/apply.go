@@ -202,7 +202,7 @@ func (a *App) applyOne(cmd *cobra.Command, cl *client.Client, f applyFlags, g gr
 	return out, nil
 }
 
-// waitFor waits for one group and prints what happens.
+// waitFor waits for one group and prints its progress.
 func (a *App) waitFor(ctx context.Context, cl *client.Client, one *applied, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -223,7 +223,7 @@ func (a *App) waitFor(ctx context.Context, cl *client.Client, one *applied, time
 	return nil
 }
 
-// explain adds what an operator does next about a rollout that stopped.
+// explain adds the operator's next action after a rollout that stopped.
 func explain(err error, name string) error {
 	var stopped *client.RolloutError
 	if !errors.As(err, &stopped) {
@@ -231,7 +231,7 @@ func explain(err error, name string) error {
 	}
 	onward := "cadre rollout resume " + name
 	if stopped.State == operation.FailedState {
-		onward = "cadre rollout retry " + name // a pause is not what holds it
+		onward = "cadre rollout retry " + name // no pause holds the rollout
 	}
 	return fmt.Errorf("%w\nsee `cadre rollout status %s`; apply a corrected file to move on, or `%s`", err, name, onward)
 }

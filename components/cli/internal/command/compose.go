@@ -27,7 +27,7 @@ These commands ask no cluster. FILE may be - for standard input.`,
 	return c
 }
 
-// input reads a whole file, or standard input for "-", and names what it is in errors.
+// input reads a whole file, or standard input for "-", and names it in errors.
 func (a *App) input(name string) ([]byte, error) {
 	in, shown := a.In, name
 	if name == "-" {

@@ -102,7 +102,7 @@ func named(raw []byte) string {
 	return doc.KeyProviderID
 }
 
-// within names the file of findings, and keeps what they name inside of it.
+// within names the file of findings, and keeps their own names inside of it.
 func within(name string, findings []lint.Finding) []lint.Finding {
 	for i := range findings {
 		findings[i].File = strings.TrimSuffix(name+":"+findings[i].File, ":")

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Every ready example renders to a compose file whose hash fixes what runs. Only
-// what an example is for may be warned of: a local cloud's simulated evidence.
+// Every ready example renders to a compose file whose hash fixes the code that runs. The only
+// permitted warning is the example's purpose: a local cloud's simulated evidence.
 func TestATT16_ReadyExamplesPassLint(t *testing.T) {
 	root, err := filepath.Abs("../../../../clusters")
 	if err != nil {

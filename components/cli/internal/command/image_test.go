@@ -27,7 +27,7 @@ func TestImageMeasureSaysWhatItLacks(t *testing.T) {
 			t.Errorf("want %q: %d\n%s", want, code, out)
 		}
 	}
-	// The evidence gives memory and QEMU, so what is missing then is the release.
+	// The evidence gives memory and QEMU, so only the release is missing.
 	if code, out := run(t, "image", "measure", dir, "--evidence", "../../../attest/testdata/dstack-quote-report.json"); code == 0 || !strings.Contains(out, "no metadata.json") {
 		t.Errorf("%d\n%s", code, out)
 	}

@@ -157,7 +157,7 @@ func (a *App) localLogs(dir *string) *cobra.Command {
 	return c
 }
 
-// logsError names what has a log when the asked one has none.
+// logsError lists the services with a log when the requested one has none.
 func logsError(cmd *cobra.Command, api *localcloud.API, cvm, service string, err error) error {
 	found, lookErr := api.CVM(cmd.Context(), cvm)
 	if lookErr != nil {

@@ -65,7 +65,7 @@ func programDefaults(dir, checkout string) ([]string, error) {
 	return []string{"--images", localcloud.ProgramMap(dir)}, nil
 }
 
-// look asks the cloud what it has.
+// look asks the cloud for its content.
 func (s *started) look(ctx context.Context) {
 	api := localcloud.NewAPI(s.info)
 	if images, err := api.Images(ctx); err == nil {

@@ -123,7 +123,7 @@ func (a *App) readdress(info localcloud.Info) ([]string, error) {
 	for _, path := range a.knownContexts() {
 		c, err := client.LoadContext(path)
 		if err != nil || c.Platform.APIKey != info.APIKey {
-			continue // a context of another cluster, or one that this command cannot correct
+			continue // a context of another cluster, or a context that this command cannot correct
 		}
 		if c.Gateway.Address == info.GatewayAddress && c.Platform.APIURL == info.APIURL {
 			continue

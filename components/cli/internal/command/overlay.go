@@ -42,7 +42,7 @@ in use moved; WHY tells why this path is in use, or why there is none.`,
 	}
 }
 
-// from binds the flag that names who is asked.
+// from binds the flag that names the queried agent.
 func (a *App) from(c *cobra.Command) *string {
 	slot := c.Flags().String("from", "", "slot whose agent is asked (default: the coordinator that answers)")
 	completeOr(c.RegisterFlagCompletionFunc("from", func(cmd *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {

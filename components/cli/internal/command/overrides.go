@@ -34,7 +34,7 @@ func (f *overrideFlags) bind(c *cobra.Command) {
 	c.Flags().StringVar(&f.reason, "reason", "", why)
 }
 
-// check refuses what can be no override, and settles its length.
+// check rejects invalid overrides, and computes the duration.
 func (f *overrideFlags) check(now time.Time) error {
 	switch {
 	case strings.TrimSpace(f.reason) == "" && !f.noReason:

@@ -79,7 +79,7 @@ type Image struct {
 	Digest string `json:"digest"`
 }
 
-// Images lists what the cloud's registry serves.
+// Images lists the images of the cloud's registry.
 func (a *API) Images(ctx context.Context) ([]Image, error) {
 	var out struct {
 		Images []Image `json:"images"`

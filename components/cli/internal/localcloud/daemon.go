@@ -27,7 +27,7 @@ type StartOptions struct {
 }
 
 // Start runs the daemon detached and waits until its API answers. Start leaves a running daemon
-// alone, whoever started it; began is then false.
+// alone, also one of another starter; began is then false.
 func Start(ctx context.Context, o StartOptions) (info Info, began bool, err error) {
 	pids, err := holders(o.Dir)
 	if err != nil {

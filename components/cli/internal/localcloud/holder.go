@@ -35,7 +35,7 @@ func holders(dir string) ([]int, error) {
 	}
 	var out []int
 	for pid, parent := range parents {
-		// A child that has not become its own program yet shares what is open.
+		// A child that has not become its own program yet shares the open files.
 		if _, forked := parents[parent]; !forked {
 			out = append(out, pid)
 		}

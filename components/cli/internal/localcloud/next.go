@@ -97,7 +97,7 @@ var (
 	clusterName = regexp.MustCompile(`(?m)^cluster "([a-z][a-z0-9-]*)"`)
 )
 
-// Facts are what the variables of a cluster's files can be filled with.
+// Facts are the known values for the variables of a cluster's files.
 type Facts struct {
 	// Program is how the user calls this program; CloudFile the path of cloud.json.
 	Program, CloudFile string
@@ -107,8 +107,8 @@ type Facts struct {
 	Image func(variable string) (string, error)
 }
 
-// Commands are what to type to make the cluster, one a line or more. problems are
-// variables that could not be filled in.
+// Commands are the commands that make the cluster, one a line or more. problems are variables that
+// could not be filled in.
 func (c Cluster) Commands(f Facts) (lines []string, problems []error) {
 	if c.Terraform {
 		return []string{"make cluster NAME=" + c.Name + "   # on a local cloud of its own"}, nil

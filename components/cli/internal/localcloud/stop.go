@@ -27,7 +27,7 @@ func (s Stopped) Anything() bool { return len(s.Daemons) > 0 || s.Cleaned != "" 
 // killTime is the part of Stop's time for killing and cleaning up.
 const killTime = 15 * time.Second
 
-// Stop ends the daemon of a state folder, whoever started it, waits for it, and removes the remains
+// Stop ends the daemon of a state folder, from any starter, waits for it, and removes the remains
 // of a dead daemon. Stop kills a daemon that is still running when killTime of ctx is left. Nothing
 // to stop is success. program is the daemon's program; empty: as for Start.
 func Stop(ctx context.Context, dir, program string) (Stopped, error) {
@@ -100,7 +100,7 @@ func gone(ctx context.Context, dir string) bool {
 	}
 }
 
-// cleanUp has the daemon's program remove what a dead daemon left, and repeats what it says.
+// cleanUp has the daemon's program remove a dead daemon's remains, and returns its output.
 func cleanUp(ctx context.Context, dir, program string) (string, error) {
 	program, err := find(program)
 	if _, missing := os.Stat(dir); err != nil && errors.Is(missing, os.ErrNotExist) {

@@ -12,7 +12,7 @@ import (
 const (
 	pageSize    = 0x1000
 	extendChunk = 0x100
-	// maxSections and maxPages bound what a firmware file can make us hash: real ones have a few
+	// maxSections and maxPages bound the hashing for one firmware file: real ones have a few
 	// sections of some MiB.
 	maxSections = 64
 	maxPages    = 64 << 20 / pageSize

@@ -8,7 +8,7 @@ import (
 	"cadre.dev/compose/lint"
 )
 
-// Findings shows what lint found, one finding in two lines, and a sum.
+// Findings prints lint's findings, each in two lines, and a sum.
 func Findings(s Style, findings []lint.Finding, files int) string {
 	var b strings.Builder
 	errs := 0

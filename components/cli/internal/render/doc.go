@@ -1,3 +1,3 @@
-// Package render turns data into what people read: pure functions from values
-// to text. Time is an argument, colour is a choice of the caller.
+// Package render turns data into text for people: pure functions from values to text. Time is an
+// argument, colour is a choice of the caller.
 package render

@@ -13,7 +13,7 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-// Operations are what is carried out, one line each.
+// Operations prints the open operations, one line each.
 func Operations(s Style, list []operation.Operation, now time.Time) string {
 	if len(list) == 0 {
 		return "nothing is being carried out\n"

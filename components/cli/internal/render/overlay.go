@@ -68,7 +68,7 @@ func pathTone(l client.Link) Tone {
 	return Warn
 }
 
-// loss is that of the datagram path in use; byte streams repeat what is lost.
+// loss is the loss of the datagram path in use; byte streams repeat lost bytes.
 func loss(l client.Link) string {
 	if l.Carrier != "quic" {
 		return ""

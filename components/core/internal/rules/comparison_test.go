@@ -45,7 +45,7 @@ func readComparison(t *testing.T) (text string, rows []compared) {
 	return text, rows
 }
 
-// shows reports what is wrong with a link to a test, or to a story that TestStories plays.
+// shows reports the problem of a link to a test, or to a story that TestStories plays.
 func shows(test, story, target string) error {
 	file := filepath.Join(filepath.Dir(comparison), target)
 	if story != "" {

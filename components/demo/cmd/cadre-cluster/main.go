@@ -107,7 +107,7 @@ func next(ctx context.Context, s *tofu.Stand) error {
 	return nil
 }
 
-// commented gives the lines of an output that names what to type: each with its name behind it.
+// commented gives the lines of an output with commands: each with its name behind it.
 func commented(output json.RawMessage) []string {
 	var named map[string]string
 	if json.Unmarshal(output, &named) != nil {

@@ -148,7 +148,7 @@ type options struct {
 	networkGiven bool
 	// programs of the checkout run in place of images.
 	programs bool
-	// short leaves out what takes long.
+	// short leaves out the slow parts.
 	short bool
 	// handovers of bench-service.
 	handovers int
@@ -204,7 +204,7 @@ func parse(args []string) (o options, err error) {
 	return o, nil
 }
 
-// demo removes what it made, also when it fails; the logs stay in .out/demo.log.
+// demo removes its cluster, also when it fails; the logs stay in .out/demo.log.
 func demo(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string) (err error) {
 	if err := r.Down(ctx); err != nil {
 		return err
@@ -419,7 +419,7 @@ make up brings it back when the machine was off; make down removes it.
 	return nil
 }
 
-// down removes every cluster of this program, whoever started it, and reports that.
+// down removes every cluster of this program, from any starter, and reports that.
 func down(ctx context.Context, root, out string, say io.Writer) error {
 	var errs []error
 	nothing := true

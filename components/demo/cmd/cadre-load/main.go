@@ -138,7 +138,7 @@ func (o options) etcd(ctx context.Context) (err error) {
 	return serve(ctx, o.listen, run, func(stop func()) http.Handler { return load.RegisterHandler(r, stop) })
 }
 
-// prepare waits until what is worked on is ready: the load may boot before it.
+// prepare waits until the system under load is ready: the load may boot before it.
 func prepare(ctx context.Context, what string, ready func(context.Context) error) error {
 	ticker := time.NewTicker(500 * time.Millisecond)
 	defer ticker.Stop()
@@ -177,7 +177,7 @@ func registerFile(path string) (func(load.RegisterOp), func(), error) {
 		func() { _ = buffered.Flush(); _ = file.Close() }, nil
 }
 
-// serve runs the load and its figures; handler gets what stops the load. Work that fails
+// serve runs the load and its figures; handler gets the function that stops the load. Failed work
 // ends both.
 func serve(ctx context.Context, listen string, work func(context.Context) error, handler func(stop func()) http.Handler) error {
 	writing, stopWriting := context.WithCancel(ctx)

@@ -222,7 +222,7 @@ func TestTheJournalSurvivesPowerCuts(t *testing.T) {
 		t.Errorf("the load met %d rows of its own; summary %+v", n, s)
 	}
 
-	// A verdict that nothing is missing says something only if it notices what is.
+	// The verdict "nothing is missing" counts only if the check detects a missing write.
 	conn, err := pgx.Connect(t.Context(), m.dsn())
 	if err != nil {
 		t.Fatal(err)

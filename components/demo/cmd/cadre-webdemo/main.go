@@ -1,6 +1,5 @@
-// Command cadre-webdemo is the web server of the starter and of the PostgreSQL demo cluster:
-// it says which Slot answers and in which release, and shows who answers at the routes that
-// it is given.
+// Command cadre-webdemo is the web server of the starter and of the PostgreSQL demo cluster: it
+// shows the answering Slot and its release, and the members that answer at its routes.
 package main
 
 import (
@@ -78,7 +77,7 @@ func parse(args []string, env func(string) string) (listen string, w webdemo.Web
 	return listen, w, nil
 }
 
-// serve until ctx ends, and then finish what is under way.
+// serve serves until ctx ends, and then finishes the open requests.
 func serve(ctx context.Context, listen string, handler http.Handler) error {
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute}
 	if err := webdemo.Listen(ctx, listen, func(l net.Listener) { _ = server.Serve(l) }); err != nil {

@@ -32,7 +32,7 @@ type Hit struct {
 	At int64
 }
 
-// String names what was found where.
+// String names the secret and its place.
 func (h Hit) String() string {
 	return fmt.Sprintf("%s stands in %s at byte %d as %s", h.Canary, h.Sink, h.At, h.Form)
 }

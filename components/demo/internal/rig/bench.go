@@ -9,7 +9,7 @@ import (
 	"cadre.dev/figures"
 )
 
-// BenchBootDelay and benchMinReady are what the benchmark's aim was set for.
+// BenchBootDelay and benchMinReady are the settings of the benchmark's aim.
 const (
 	BenchBootDelay = 5 * time.Second
 	benchMinReady  = 5 * time.Second

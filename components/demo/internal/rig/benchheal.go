@@ -146,8 +146,9 @@ func (r *Rig) harmed(ctx context.Context, of string, h harm) (Healing, error) {
 	return h.await(ctx, slot.Slot, h.name, from)
 }
 
-// healFigures are the times of each harm: from it to available again, which includes
-// min_ready_seconds, and how they were spent. A dead CVM's is held against what the platform and that take at least.
+// healFigures are the times of each harm: until the Slot is available again, which includes
+// min_ready_seconds, and their parts. A dead CVM's time is compared with the least time of the
+// platform plus min_ready_seconds.
 func healFigures(p patient, harms []harm, seen map[string][]Healing) []figures.Figure {
 	var out []figures.Figure
 	for _, h := range harms {

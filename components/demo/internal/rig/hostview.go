@@ -97,8 +97,7 @@ func (r *Rig) Calls(ctx context.Context) ([]Call, error) {
 	return log.Calls, nil
 }
 
-// Flows counts what CVMs sent to each other past the gateway and the rendezvous, by
-// protocol.
+// Flows counts the traffic between CVMs outside of the gateway and the rendezvous, by protocol.
 type Flows struct {
 	Protocols map[string]struct {
 		Passed, Dropped struct{ Packets, Bytes int64 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// pinnedFile keeps what `cadre local up` said of images: a reference for each.
+// pinnedFile has the image references from the output of `cadre local up`.
 func (r *Rig) pinnedFile() string { return filepath.Join(r.State, "pinned.json") }
 
 // keepPinned stores the references, so that a later process that uses this rig rolls with the

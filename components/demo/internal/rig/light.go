@@ -19,8 +19,8 @@ func (r *Rig) CreateLightCluster(ctx context.Context) error {
 // LightFile is the file of the light group.
 func (r *Rig) LightFile() string { return filepath.Join(r.Root, "clusters/light/light.hcl") }
 
-// ApplyLight writes the light group's spec from file with the given release, and
-// returns what the command printed. Later flags win over earlier ones.
+// ApplyLight writes the light group's spec from file with the given release, and returns the
+// command's output. Later flags win over earlier ones.
 func (r *Rig) ApplyLight(ctx context.Context, file, release string, flags ...string) (string, error) {
 	vars, err := r.ImageVars("agent", "light")
 	if err != nil {

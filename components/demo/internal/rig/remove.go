@@ -13,8 +13,8 @@ import (
 // Removed lists the removed parts.
 type Removed struct {
 	State string
-	// Daemons that ran, whoever started them; Killed: they did not end on request. Cleaned
-	// describes the remains of a dead daemon.
+	// Daemons that ran, of any starter; Killed: they did not end on request. Cleaned describes the
+	// remains of a dead daemon.
 	Daemons []int  `json:"daemons"`
 	Killed  bool   `json:"killed"`
 	Cleaned string `json:"cleaned"`
@@ -47,8 +47,8 @@ func (r Removed) String() string {
 	return text + fmt.Sprintf("removed %s with the disks of %d CVMs", r.State, r.CVMs)
 }
 
-// Remove ends the local cloud, whoever started it, also its remains, and removes its state. An
-// absent cloud is no error.
+// Remove ends the local cloud, of any starter, also its remains, and removes its state. An absent
+// cloud is no error.
 func (r *Rig) Remove(ctx context.Context) (Removed, error) {
 	r.hangUp()
 	did := Removed{State: r.State}

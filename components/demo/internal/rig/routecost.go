@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// costRounds of costQueries in turns, so that what else the machine does meets all.
+	// costRounds of costQueries in turns, so that a disturbance of the machine affects all.
 	costRounds  = 10
 	costQueries = 500
 	// bulkRounds of bulkRows rows of bulkRow bytes each.
@@ -102,7 +102,7 @@ func minus(a, b []float64) []float64 {
 	return out
 }
 
-// counter counts what is written to it.
+// counter counts the written bytes.
 type counter int64
 
 func (c *counter) Write(p []byte) (int, error) {

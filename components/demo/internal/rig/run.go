@@ -32,7 +32,7 @@ type Rig struct {
 	// Routes deploys clusters/patroni-demo, whose load writes by two routes too, in place of
 	// clusters/postgres.
 	Routes bool
-	// Log gets what the cadre binary prints while it works; nil discards it.
+	// Log gets the output of the cadre binary; nil discards it.
 	Log io.Writer
 
 	// postgresVars go over the variables of the database's group.
@@ -83,8 +83,7 @@ func New(root, state string, bootDelay time.Duration, log io.Writer) *Rig {
 	return r
 }
 
-// At returns a rig that can only look after what is at state already: power it on, ask
-// it, remove it.
+// At returns a rig for the existing cluster at state: it can power it on, query it, and remove it.
 func At(root, state string, log io.Writer) *Rig {
 	if log == nil {
 		log = io.Discard
@@ -136,7 +135,7 @@ func (r *Rig) Cloud() (Cloud, error) {
 	return cloud, nil
 }
 
-// Cadre runs the cadre binary with the rig's context and returns what it printed.
+// Cadre runs the cadre binary with the rig's context and returns its output.
 func (r *Rig) Cadre(ctx context.Context, args ...string) (string, error) {
 	var out bytes.Buffer
 	cmd := r.cadre(ctx, args...)
@@ -202,7 +201,7 @@ func (r *Rig) CreateCluster(ctx context.Context) error {
 	return err
 }
 
-// createCluster deploys what a cluster file of the checkout says.
+// createCluster deploys a cluster file of the checkout.
 func (r *Rig) createCluster(ctx context.Context, file string) error {
 	vars, err := r.ImageVars("coordinator")
 	if err != nil {
@@ -263,7 +262,7 @@ func (r *Rig) hangUp() {
 	}
 }
 
-// Down removes the local cloud and everything in it, whoever started it.
+// Down removes the local cloud and everything in it, of any starter.
 func (r *Rig) Down(ctx context.Context) error {
 	_, err := r.Remove(ctx)
 	return err

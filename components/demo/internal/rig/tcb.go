@@ -103,8 +103,8 @@ func lightSlots() (out []string) {
 	return out
 }
 
-// Collateral sets what the simulated manufacturer says of its machines: a JSON object, as
-// PUT /_local/collateral takes it.
+// Collateral sets the simulated manufacturer's verdicts on its machines: a JSON object in the form
+// of PUT /_local/collateral.
 func (r *Rig) Collateral(ctx context.Context, posture string) error {
 	if err := r.tell(ctx, http.MethodPut, "/collateral", []byte(posture), &struct{}{}); err != nil {
 		return fmt.Errorf("set the collateral: %w", err)

@@ -15,8 +15,8 @@ import (
 
 // LateReport is the drill's result for a host that was not updated in time.
 type LateReport struct {
-	// Refused is why the member on that host is not let in, Next what `cadre admission explain` says can be
-	// done.
+	// Refused is the reason of the refusal of the member on that host, Next the ways out of `cadre
+	// admission explain`.
 	Refused string   `json:"refused"`
 	Next    []string `json:"next"`
 	// Available are the members that were so while one was refused.
@@ -137,7 +137,7 @@ func (r *Rig) bootCoordinator(ctx context.Context, name string) error {
 	})
 }
 
-// awaitRefusal waits until a member's boot is refused, and notes what is known of that.
+// awaitRefusal waits until a member's boot is refused, and records the refusal.
 func (r *Rig) awaitRefusal(ctx context.Context, slot string) (report LateReport, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

@@ -151,7 +151,7 @@ func (w *watchers) askOnce(ctx context.Context) (slot string, recovers bool, err
 	return slot, recovers, err
 }
 
-// note takes down what was seen, and judges whether that is all.
+// note records an observation, and decides whether it was the last one.
 func (w *watchers) note(what func(), judge func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -114,7 +114,7 @@ func (r *Rig) allWaysWrite(ctx context.Context, from time.Time, n int) error {
 	return nil
 }
 
-// together adds up what became of the writes of all ways.
+// together adds up the verdicts of all ways.
 func together(all map[load.Way]load.Verdict) load.Verdict {
 	var v load.Verdict
 	for _, one := range all {

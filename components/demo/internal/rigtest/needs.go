@@ -1,4 +1,4 @@
-// Package rigtest has what the tests of real clusters share.
+// Package rigtest has the common parts of the tests of real clusters.
 package rigtest
 
 import (

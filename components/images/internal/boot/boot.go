@@ -1,5 +1,5 @@
-// Package boot shows that built images run: it unpacks each into a folder and calls what
-// its recipe tries in a sandbox, as the image's user, on a read-only root, without network.
+// Package boot shows that built images run: it unpacks each into a folder and runs its recipe's
+// tries in a sandbox, as the image's user, on a read-only root, without network.
 package boot
 
 import (
@@ -33,7 +33,7 @@ func Sandbox(ctx context.Context) error {
 	return nil
 }
 
-// Try runs the image of a recipe and returns what it printed.
+// Try runs the image of a recipe and returns its output.
 func Try(ctx context.Context, n oci.Named, r *recipe.Recipe) (string, error) {
 	if len(r.Try) == 0 {
 		return "", fmt.Errorf("%s: its recipe tries nothing: name a command that shows that it runs", r.Name)

@@ -27,13 +27,13 @@ import (
 // Recipes is where recipes are in the repository.
 const Recipes = "components/images/recipes"
 
-// Options say what to build and where.
+// Options select the images and the folders.
 type Options struct {
 	// Root is the repository, absolute.
 	Root string
 	// Out is the folder of the layout; documents about images are in Out + "-about".
 	Out string
-	// Cache keeps what was fetched, and programs of others.
+	// Cache keeps fetched files, and other projects' programs.
 	Cache string
 	// Version is the tag of images; empty is the recipes' own.
 	Version string
@@ -43,7 +43,7 @@ type Options struct {
 	Only []string
 	// GoCache is a build cache of Go; empty is the machine's.
 	GoCache string
-	// Fresh builds also what would be the same as what is there.
+	// Fresh also builds images that would be the same as the present ones.
 	Fresh bool
 	// Rebuild builds programs of others also when they are there.
 	Rebuild bool
@@ -270,7 +270,7 @@ func (r *run) makeLayer(ctx context.Context, one *recipe.Recipe, below *layer) (
 	return l, nil
 }
 
-// compressor names what compresses layers, with its version.
+// compressor names the compressor of layers, with its version.
 func compressor() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range info.Deps {

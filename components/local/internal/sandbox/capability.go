@@ -30,8 +30,8 @@ var defaultCaps = []string{
 var Becoming = []string{"SETGID", "SETUID", "SETPCAP"}
 
 // Capabilities returns the capabilities of a service that adds and drops these names, with or
-// without CAP_ and in any case, in the kernel's order. It fails when an added one is unknown, or is
-// not one of this process. A default one that this machine lacks is left out.
+// without CAP_ and in any case, in the kernel's order. It fails when an added one is unknown, or
+// when this process lacks it. A default one that this machine lacks is left out.
 func Capabilities(add, drop []string) ([]string, error) {
 	ours, err := available()
 	if err != nil {
@@ -103,7 +103,8 @@ func mayHave(caps []string) error {
 	return nil
 }
 
-// available lists what this process may hand on: permitted, and in the bounding set.
+// available lists the capabilities that this process may pass on: permitted, and in the bounding
+// set.
 func available() ([]string, error) {
 	var data [2]unix.CapUserData
 	if err := unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &data[0]); err != nil {

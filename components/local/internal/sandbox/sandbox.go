@@ -127,8 +127,8 @@ func closed(paths []string) []string {
 // within reports whether path is dir or below it.
 func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
-// toExplode lists the host directories in which mount points must be made,
-// parents first: an explosion covers whatever was put there before.
+// toExplode lists the host directories in which mount points must be made, parents first: an
+// explosion covers earlier mounts there.
 func toExplode(mounts []Mount, covered []string) []string {
 	var dirs []string
 	for _, m := range mounts {

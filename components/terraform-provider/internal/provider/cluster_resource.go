@@ -109,7 +109,8 @@ func (m coordinators) known() bool {
 	return !m.File.IsUnknown() && !m.Variables.IsUnknown() && !m.Context.IsUnknown()
 }
 
-// ValidateConfig finds what `cadre cluster create` would refuse before it makes anything.
+// ValidateConfig finds the problems that `cadre cluster create` would reject before it makes
+// anything.
 func (r *clusterResource) ValidateConfig(ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse) {
 	var m coordinators
 	resp.Diagnostics.Append(req.Config.Get(ctx, &m)...)
@@ -121,7 +122,8 @@ func (r *clusterResource) ValidateConfig(ctx context.Context, req resource.Valid
 	}
 }
 
-// ModifyPlan refuses to destroy what is protected, and to take another cluster for this one.
+// ModifyPlan rejects the destruction of a protected cluster, and another cluster in place of this
+// one.
 func (r *clusterResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
 	if req.State.Raw.IsNull() {
 		return
@@ -232,7 +234,7 @@ func (m *coordinators) create(ctx context.Context, diags *diag.Diagnostics) bool
 	return m.fill(made, diags)
 }
 
-// fill takes what may be known by all from a context.
+// fill reads the public values of a context.
 func (m *coordinators) fill(c client.Context, diags *diag.Diagnostics) bool {
 	m.ID, m.AppID = types.StringValue(c.Cluster), types.StringValue(c.CoordinatorAppID)
 	m.CAPEM, m.ClusterID = types.StringValue(c.CAPEM), types.StringValue(c.ClusterID)

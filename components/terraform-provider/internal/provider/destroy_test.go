@@ -88,8 +88,8 @@ func TestADestroyThatWasKilledGoesOn(t *testing.T) {
 	wants(t, "the state", f.must("plan"), "cadre_group.web will be created")
 }
 
-// Terraform itself is killed in the middle of a wait, so that not even the state is written:
-// the next apply takes over what is there and waits for it.
+// Terraform itself is killed in the middle of a wait, so that not even the state is written: the
+// next apply adopts the existing group and waits for it.
 func TestAnApplyWhoseProgramWasKilledGoesOn(t *testing.T) {
 	if !wholetest.Isolated(t) {
 		return

@@ -37,7 +37,7 @@ func deletion(o object, diags *diag.Diagnostics) (client.Deletion, bool) {
 	return client.Deletion{DeleteDisks: true, Reason: "destroyed by Terraform"}, true
 }
 
-// preservedAt is the argument that keeps disks, and preservedText what it keeps.
+// preservedAt is the argument that keeps disks, and preservedText lists the kept ones.
 func preservedAt(w written) path.Path {
 	if w.spec.PreservedState.Disk != "" {
 		return path.Root("preserved_state").AtName("disk")

@@ -77,8 +77,8 @@ func (r *groupResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanR
 	resp.Plan.Raw = planned.value(req.Plan.Raw)
 }
 
-// tellDrift says which slots are not as they should be although nothing changed: nothing is
-// applied for it, since the coordinators mend what they can.
+// tellDrift lists the slots that are in a wrong state although nothing changed: no apply follows,
+// since the coordinators repair them.
 func (r *groupResource) tellDrift(ctx context.Context, w written, diags *diag.Diagnostics) {
 	cl, err := r.connection.open()
 	if err != nil {
@@ -95,9 +95,9 @@ func (r *groupResource) tellDrift(ctx context.Context, w written, diags *diag.Di
 	}
 }
 
-// askPlan has the coordinators judge the spec and say what they would do. It gives the
-// revision as they name it: the provider may be of another version. "" when they cannot be
-// asked, or refuse the spec, which was added then.
+// askPlan has the coordinators judge the spec and returns their plan. It also returns the
+// revision's name from the coordinators: the provider may be of another version. "" when no
+// coordinator answers, or when the coordinators reject the spec; the reason was added then.
 func (r *groupResource) askPlan(ctx context.Context, w, was written, disks bool, diags *diag.Diagnostics) string {
 	cl, err := r.connection.open()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"cadre.dev/core/group"
 )
 
-// ValidateConfig finds what `cadre group apply` would refuse without asking a cluster.
+// ValidateConfig finds the problems that `cadre group apply` would reject without a cluster.
 func (r *groupResource) ValidateConfig(_ context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse) {
 	o, err := objectOf(req.Config.Raw)
 	if err != nil || o == nil {

@@ -49,8 +49,8 @@ func waitFor(ctx context.Context, cl *client.Client, w written, done client.Appl
 	return false
 }
 
-// addHolds says for each slot what its next step waits for, at the argument that holds it
-// where there is one.
+// addHolds lists the holds of each slot's next step, at the argument that causes the hold where
+// there is one.
 func addHolds(diags *diag.Diagnostics, w written, p rollout.Plan, now time.Time) {
 	for _, a := range p.Actions {
 		for _, h := range a.Holds {

@@ -178,8 +178,8 @@ func TestASlotHasOneResource(t *testing.T) {
 	}
 }
 
-// TestWhatAnotherHandSetIsNotOverwritten: another configuration's resource of the same slot is not
-// seen while planning; the second finds what it did not write, and leaves it.
+// TestWhatAnotherHandSetIsNotOverwritten: a plan does not see another configuration's resource of
+// the same slot; the second resource finds settings that it did not write, and leaves them.
 func TestWhatAnotherHandSetIsNotOverwritten(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)

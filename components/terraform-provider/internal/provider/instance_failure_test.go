@@ -134,7 +134,7 @@ func TestWhatAFailedUpdateDidNotWriteIsLeft(t *testing.T) {
 	stands(t, s, "taken out", "protect web-1: mine until taken back")
 }
 
-// A new resource that fails takes back what it wrote, and nothing of another hand.
+// A new resource that fails removes its own settings, and no settings of other owners.
 func TestAFailedCreateTakesBackWhatItWrote(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)

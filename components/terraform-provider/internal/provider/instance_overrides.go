@@ -149,7 +149,7 @@ func (k slotOverride) sure() bool {
 	return !k.said.IsNull() && !k.said.IsUnknown() && !k.text("reason").IsUnknown()
 }
 
-// validate refuses what can be no override.
+// validate rejects invalid overrides.
 func (k slotOverride) validate(diags *diag.Diagnostics) {
 	if k.said.IsNull() || k.said.IsUnknown() {
 		return
@@ -250,7 +250,7 @@ func (k slotOverride) find(standing []client.Override, slot string) int {
 	return slices.IndexFunc(standing, func(m client.Override) bool { return m.Kind == k.kind && m.Name == slot })
 }
 
-// block returns the block of a present override, whoever set it.
+// block returns the block of a present override, from any owner.
 func (k slotOverride) block(m client.Override) types.Object {
 	values := map[string]attr.Value{"reason": types.StringValue(m.Reason), "until": types.StringNull()}
 	if end := endOf(m); !end.IsZero() {
@@ -334,8 +334,8 @@ func (k slotOverride) set(ctx context.Context, cl *client.Client, want instance,
 	}
 	from, _ := k.from()
 	_, err = cl.SetOverride(ctx, k.kind, slot, length, k.text("reason").ValueString(), from...)
-	// A new resource that fails takes back what it set. An override that stood before, for another
-	// reason, was set by another hand that still means it.
+	// A new resource that fails removes its override. An override that existed before, with another
+	// reason, belongs to another owner.
 	if mayStand(err) && (at < 0 || !left.ID.IsNull()) {
 		*left.overrideAt(k.kind) = k.said
 	}

@@ -54,7 +54,7 @@ func (c *connection) claim(slot, owner string) bool {
 	return c.owners[slot] == owner
 }
 
-// takenError is why a new resource does not write over what is stored of its slot.
+// takenError is the reason why a new resource does not overwrite the stored settings of its slot.
 type takenError struct {
 	slot string
 	// settings are the settings of another owner, by name.

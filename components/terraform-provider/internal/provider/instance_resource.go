@@ -298,12 +298,12 @@ func (r *instanceResource) bring(ctx context.Context, want *instance, had instan
 	return failed
 }
 
-// goFirst is how long a slot that leads waits for others of its group to be asked for.
-// Terraform begins what is ready within moments.
+// goFirst is how long a leading slot waits for requests of other slots of its group. Terraform
+// begins ready resources within moments.
 const goFirst = 3 * time.Second
 
-// try does what bring says, in the slot's turn. again: others went first, and it is the slot's
-// turn again; an error: the turn is gone, or, of a *takenError, nothing was written.
+// try is one attempt of bring, in the slot's turn. again: others went first, and it is the slot's
+// turn again. An error: the turn is gone, or, of a *takenError, nothing was written.
 func (r *instanceResource) try(ctx context.Context, cl *client.Client, turn *turn, want *instance, had instance, left *instance, timeout time.Duration, diags *diag.Diagnostics) (again bool, err error) {
 	// The timeout counts this slot's own time, without the slots before it.
 	own, cancel := context.WithTimeout(ctx, timeout)

@@ -17,7 +17,7 @@ import (
 	"cadre.dev/core/group"
 )
 
-// ValidateConfig refuses what cannot be both: a slot that stays where it is, and goes.
+// ValidateConfig rejects contradicting settings: a slot that stays and goes.
 func (r *instanceResource) ValidateConfig(ctx context.Context, req resource.ValidateConfigRequest, resp *resource.ValidateConfigResponse) {
 	var m instance
 	resp.Diagnostics.Append(req.Config.Get(ctx, &m)...)
@@ -112,7 +112,7 @@ func preserved(disk string) types.Object {
 	return types.ObjectValueMust(map[string]attr.Type{"disk": types.StringType}, map[string]attr.Value{"disk": name})
 }
 
-// known takes over what is stored of the slot for those arguments that are set.
+// known reads the stored settings of the slot for the arguments that are set.
 func (m *instance) known(ctx context.Context, stored group.InstanceSettings) diag.Diagnostics {
 	if !m.Excluded.IsNull() {
 		m.Excluded = types.BoolValue(stored.ExcludeFromRollout)

@@ -207,7 +207,7 @@ func TestAnOlderProviderDropsNothingOfOthers(t *testing.T) {
 	})
 }
 
-// A disk that another owner preserved is not destroyed, whatever Terraform's state, and an import
+// A disk that another owner preserved is not destroyed, with any state of Terraform, and an import
 // shows it.
 func TestWhatOthersPreserveIsNotDestroyed(t *testing.T) {
 	t.Parallel()

@@ -26,7 +26,7 @@ resource "cadre_instance" "web" {
 }
 `
 
-// revisions are what the slots of web proved, by slot.
+// revisions are the proven revisions of the slots of web, by slot.
 func (c *cluster) revisions(t *testing.T) map[string]string {
 	t.Helper()
 	list, err := c.client.Instances(t.Context(), "web")

@@ -142,7 +142,7 @@ func (f *folder) must(args ...string) string {
 	return out
 }
 
-// unwrap takes the frame of diagnostics away and joins what was wrapped in it.
+// unwrap removes the frame of diagnostics and joins its wrapped lines.
 func unwrap(out []byte) string {
 	lines := strings.Split(string(out), "\n")
 	for i, line := range lines {

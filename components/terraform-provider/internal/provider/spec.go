@@ -75,7 +75,7 @@ func specPart(o object) map[string]tftypes.Value {
 func (w written) complete() group.Spec { return complete(w.spec) }
 
 func complete(s group.Spec) group.Spec {
-	s = s.With(s.AgentSpec()) // copies what Normalize would write to
+	s = s.With(s.AgentSpec()) // copies the parts that Normalize would write
 	s.Backends, s.Secrets = slices.Clone(s.Backends), slices.Clone(s.Secrets)
 	s.Normalize()
 	return s

@@ -7,7 +7,7 @@ import (
 	"cadre.dev/figures"
 )
 
-// results are what the rounds gave.
+// results are the measurements of all rounds.
 type results struct {
 	rounds, agents                        int
 	first                                 used

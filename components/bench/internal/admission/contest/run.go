@@ -39,7 +39,7 @@ type Options struct {
 	Only *regexp.Regexp
 	// Consul is the program.
 	Consul string
-	// Log takes what the coordinators say, Progress what is done.
+	// Log takes the coordinators' output, Progress the steps of the run.
 	Log      *os.File
 	Progress io.Writer
 }
@@ -158,7 +158,7 @@ func newLab(ctx context.Context, options Options, dir string) (l *lab, err error
 	return l, l.populate(ctx)
 }
 
-// populate boots the agents' CVMs and writes what a leader would have written.
+// populate boots the agents' CVMs and writes the leader's records.
 func (l *lab) populate(ctx context.Context) error {
 	slots := world.Slots(l.options.Agents)
 	l.say("booting %d simulated CVMs", len(slots))

@@ -1,4 +1,4 @@
-// Package certs issues what the ends of a measurement show each other.
+// Package certs issues the certificates of the ends of a measurement.
 package certs
 
 import (

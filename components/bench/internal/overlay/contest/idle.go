@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// idlePeers is how many are counted; a few more come first, so that what the
-	// first ones make the process allocate once is not counted.
+	// idlePeers is the number of counted Peers. A few more come first, so that one-time allocations
+	// of the process do not count.
 	idlePeers  = 100
 	firstPeers = 10
 	// idleTime is how long Sessions idle before memory is measured.

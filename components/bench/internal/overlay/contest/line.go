@@ -66,7 +66,7 @@ func paceOf(window time.Duration) pace {
 	return pace{window: window, warm: min(window/3, time.Second)}
 }
 
-// settleTime is how long what is queued may take to arrive after bulk has stopped.
+// settleTime bounds the arrival of queued bytes after bulk has stopped.
 const settleTime = 5 * time.Second
 
 // measure runs the workloads that are wanted.

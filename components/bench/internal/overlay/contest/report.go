@@ -16,7 +16,7 @@ import (
 // numbers and the missing measurements in addition to the figures.
 type Report struct {
 	figures.Result
-	// NotMeasured figures need what is not there; they have no value.
+	// NotMeasured lists figures without a value, because a needed program or feature is missing.
 	NotMeasured []NotMeasured `json:"not_measured,omitempty"`
 	Contenders  []Row         `json:"contenders,omitempty"`
 	// Congestion is the congestion control of the applications' own TCP.

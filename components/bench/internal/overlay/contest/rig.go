@@ -21,7 +21,7 @@ type env struct {
 	debug   bool
 }
 
-// rig holds what one measurement has started, and ends it in reverse order.
+// rig holds the parts that one measurement has started, and ends them in reverse order.
 type rig struct {
 	env
 	ends []func() error

@@ -18,7 +18,7 @@ import (
 	"cadre.dev/lab/worker"
 )
 
-// Options say what to measure. Fields without a note are required.
+// Options select the measurements. Fields without a note are required.
 type Options struct {
 	Rounds int
 	// Window is how long each workload is measured.
@@ -30,7 +30,7 @@ type Options struct {
 	Sockets load.Sockets
 	// Rendezvous is the rendezvous server's program.
 	Rendezvous string
-	// Log takes what workers say; Debug makes our own say all they can.
+	// Log takes the workers' output; Debug sets the most detailed level of our own programs.
 	Log   *os.File
 	Debug bool
 	// Progress gets a line for each step.
@@ -79,7 +79,7 @@ type meeting struct {
 	report     *Report
 }
 
-// choose finds what Only means.
+// choose finds the measurements that Only names.
 func (m *meeting) choose() {
 	m.workloads = map[string]map[Workload]bool{}
 	want := func(contender string, all ...Workload) {

@@ -59,8 +59,7 @@ func startBulk(ctx context.Context, dial Dialer, to string, streams int) (*bulk,
 	return b, nil
 }
 
-// discard closes conn without what is still queued, which would only disturb the
-// next measurement.
+// discard closes conn and drops its queued bytes, which would only disturb the next measurement.
 func discard(conn net.Conn) {
 	beneath := conn
 	if over, ok := conn.(interface{ NetConn() net.Conn }); ok {
