@@ -131,7 +131,7 @@ func (a *attempt) explained() bool {
 }
 
 // dying is the end of the output of an attempt with tests that never ended. go test books a panic's
-// text to the test that printed last, which may be one that passed.
+// text to the test that printed last, which may have passed.
 func (a *attempt) dying() string {
 	const atMost = 200
 	unended := false

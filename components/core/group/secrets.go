@@ -66,8 +66,9 @@ func (s *Secret) normalize() {
 }
 
 // AllSecrets returns the secrets that every Slot of the group gets, sorted by name: the declared
-// ones, and the ones that the workload's kind implies. A declaration overrides an implied secret.
-// Implied secrets have no Owner and Mode: the agent gives such a file to its own mesh group.
+// secrets, and the secrets that the workload's kind implies. A declaration overrides an implied
+// secret. Implied secrets have no Owner and Mode: the agent gives such a file to its own mesh
+// group.
 func (s Spec) AllSecrets() []Secret {
 	out := slices.Clone(s.Secrets)
 	for i := range out {

@@ -88,7 +88,7 @@ func RevokedAs(instanceID, revision string, c Claims) []string {
 }
 
 // Floor is the record at control/floor/<group>, or at control/floor/_all: content below the floor
-// is not admitted. A floor only rises: the leader keeps the highest one that it accepted (ATT-25).
+// is not admitted. A floor only rises: the leader keeps the highest accepted floor (ATT-25).
 type Floor struct {
 	// Number of the oldest Revision that may still run; only for one group.
 	Number uint64 `json:"number,omitempty"`
@@ -232,7 +232,7 @@ func (r Revocation) concerns(revision, composeHash string) bool {
 		(revision != "" && strings.EqualFold(r.ID, revision) || hash != "" && hash == normalHash(composeHash))
 }
 
-// maxRevoked bounds the revocations of one record; coordinators add the ones that they read
+// maxRevoked bounds the revocations of one record; coordinators add the revocations that they read
 // themselves.
 const maxRevoked = 32
 

@@ -2,9 +2,9 @@
 // small writes, a journal of the attempted and the acknowledged writes, and figures from that
 // journal alone.
 //
-// Up to three writers run side by side, each with its own table and journal: one that knows all
-// members (Direct), one that dials a route (Route), one that dials a route with a pooler (Pooled).
-// No writer repeats a failed write: the next attempt is another write with its own id.
+// Up to three writers run side by side, each with its own table and journal. Direct knows all
+// members, Route dials a route, and Pooled dials a route with a pooler. No writer repeats a failed
+// write: the next attempt is another write with its own id.
 //
 // Package load reports four numbers, never one (workload-handover 18.3): the longest interval
 // between acknowledged writes, the errors by text, the latency of acknowledged writes, and the

@@ -146,8 +146,8 @@ func (c *Client) provision(ctx context.Context, t platform.Template, r call) (pl
 
 // Create implements platform.Platform. A new app is provisioned once more under the CVM's own name,
 // which refreshes the platform's memory of the content. Create sends the creation only if the hash
-// is still the one that the caller accepted. Fields that the platform has not reported yet (often
-// the vm uuid) are left empty.
+// still equals the caller's accepted hash. Fields that the platform has not reported yet (often the
+// vm uuid) are left empty.
 func (c *Client) Create(ctx context.Context, req platform.CreateRequest) (platform.Instance, error) {
 	if !nameForm.MatchString(req.Name) {
 		return platform.Instance{}, fmt.Errorf("create cvm %q: the name must be 5 to 63 letters, digits and '-', starting with a letter: %w", req.Name, platform.ErrRefused)

@@ -194,8 +194,8 @@ func (r *Rig) awaitHalt(ctx context.Context, wanted bool) (string, error) {
 	}
 }
 
-// halts asks each coordinator for the reason of its halt: it returns the reason of one that is
-// halted, and whether all are.
+// halts asks each coordinator for the reason of its halt: it returns the reason of a halted
+// coordinator, and whether all are halted.
 func (r *Rig) halts(ctx context.Context) (reason string, all bool, err error) {
 	all = true
 	for ordinal := range Coordinators {

@@ -32,7 +32,7 @@ type Stand struct {
 	Name string
 	// Program is the tofu or terraform that applies.
 	Program string
-	// Vars override the ones that Up fills in: images, cloud, context, deletion_protection,
+	// Vars override the variables that Up fills in: images, cloud, context, deletion_protection,
 	// delete_disks where the cluster preserves disks.
 	Vars map[string]any
 	// Env is added to the environment of Program.

@@ -40,7 +40,8 @@ func missingLibraries(t *tree.Tree) error {
 	return errors.Join(errs...)
 }
 
-// dynamic lists what an ELF file needs and where it looks first; nothing for other files.
+// dynamic lists an ELF file's needed libraries and its first search folders; nothing for other
+// files.
 func dynamic(e tree.Entry) (needed, folders []string, err error) {
 	if e.Body.File == "" {
 		return parse(strings.NewReader(string(e.Body.Data)), e.Path)

@@ -157,7 +157,7 @@ func (r *run) addWheels(l *layer) error {
 	return nil
 }
 
-// addOwn adds what the recipe itself says.
+// addOwn adds the recipe's own files.
 func (r *run) addOwn(l *layer) error {
 	one := l.recipe
 	for _, d := range one.Directories {

@@ -75,7 +75,7 @@ func compare(first, second string) error {
 	return errors.Join(errs...)
 }
 
-// results are what builds leave in a repository, and its history.
+// results are the products of builds in a repository, and its history.
 var results = []string{".git", ".out", ".tools", "bin"}
 
 // copyTree copies the sources of a repository.

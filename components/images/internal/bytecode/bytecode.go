@@ -20,9 +20,9 @@ import (
 // sandbox is the program that gives the compiler its root.
 const sandbox = "bwrap"
 
-// Compile adds to t what Python keeps of the modules in folders, which are relative. The
-// files carry no time and are never compared with their source (unchecked hashes); a
-// fixed hash seed keeps sets in one order.
+// Compile adds Python's compiled modules of folders, which are relative, to t. The files carry no
+// time and are never compared with their source (unchecked hashes); a fixed hash seed keeps sets in
+// one order.
 func Compile(ctx context.Context, t *tree.Tree, folders []string) error {
 	if _, err := exec.LookPath(sandbox); err != nil {
 		return errors.New("bwrap is not on PATH: the image's own Python compiles its modules in it (Debian package bubblewrap)")

@@ -24,7 +24,7 @@ import (
 
 const (
 	publicIndex = "https://pypi.org/simple"
-	// maxIndexPage bounds what an index says of one package, in bytes.
+	// maxIndexPage bounds the page of an index about one package, in bytes.
 	maxIndexPage = 64 << 20
 )
 

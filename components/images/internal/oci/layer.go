@@ -32,7 +32,7 @@ type Blob struct {
 	Data []byte
 }
 
-// Layer compresses what write writes, a tar, into a new file of dir.
+// Layer compresses the tar from write into a new file of dir.
 func Layer(dir string, write func(io.Writer) error) (Blob, error) {
 	f, err := os.CreateTemp(dir, ".layer-*")
 	if err != nil {
@@ -70,7 +70,7 @@ func (b Blob) open() (io.ReadCloser, error) {
 	return os.Open(b.Path)
 }
 
-// counter hashes and counts what passes.
+// counter hashes and counts the bytes that pass.
 type counter struct {
 	to  io.Writer
 	sum hash.Hash

@@ -12,8 +12,8 @@ import (
 )
 
 // Push copies images with the documents about them to "<prefix>/<name>:<version>", and returns the
-// reference by digest of each. Credentials are the ones that docker and podman keep for the
-// registry. Push uses no TLS for a registry on this machine.
+// reference by digest of each. The credentials come from docker's and podman's configuration for
+// the registry. Push uses no TLS for a registry on this machine.
 func Push(ctx context.Context, prefix string, images []Named, transport http.RoundTripper, say func(string)) ([]string, error) {
 	options := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithUserAgent("cadre-images")}
 	if transport != nil {

@@ -26,7 +26,7 @@ type Builder struct {
 
 // Source is a program to build.
 type Source struct {
-	// Name of the program; Module is its folder below Root, Package what is built there.
+	// Name of the program; Module is its folder below Root, Package the built package there.
 	Name, Module, Package string
 	// Foreign programs come from a separate module that pins other projects' programs.
 	Foreign bool
@@ -97,8 +97,8 @@ type Module struct {
 // Library is the name of the standard library among modules.
 const Library = "stdlib"
 
-// Modules lists the modules that a program is made of, without ours and with the standard
-// library as the last, and fetches those whose source is not on this machine.
+// Modules lists the modules of a program, without ours and with the standard library as the last.
+// It fetches the modules whose source is not on this machine.
 func (b Builder) Modules(ctx context.Context, s Source) ([]Module, error) {
 	dir, pkg := b.Root, "./"+filepath.ToSlash(filepath.Join(s.Module, s.Package))
 	if s.Foreign {

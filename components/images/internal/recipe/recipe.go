@@ -116,8 +116,8 @@ type Prebuilt struct {
 	File string `hcl:"file"`
 }
 
-// Copyright is where the recipe writes what the program's licence is, in Debian's form: the
-// licence of the wheel is that of its packaging.
+// Copyright is the path of the program's licence from the recipe, in Debian's form: the licence of
+// the wheel covers only its packaging.
 func (p Prebuilt) Copyright() string { return "usr/share/doc/" + p.Name + "/copyright" }
 
 // Pins are the versions that every image depends on.

@@ -127,7 +127,7 @@ func (a *apt) resolve(ctx context.Context, names []string) ([]recipe.Deb, error)
 
 var uriLine = regexp.MustCompile(`^'([^']+)' ([^_ ]+)_([^_ ]+)_[a-z0-9]+\.deb ([0-9]+) SHA256:([0-9a-f]{64})$`)
 
-// parseURIs reads what apt-get --print-uris prints.
+// parseURIs reads the output of apt-get --print-uris.
 func parseURIs(out []byte) ([]recipe.Deb, error) {
 	var all []recipe.Deb
 	for line := range strings.Lines(string(out)) {
@@ -158,7 +158,7 @@ func parseURIs(out []byte) ([]recipe.Deb, error) {
 	return all, nil
 }
 
-// relative takes what is before the archive's folder away: that is the mirror's own.
+// relative removes the part before the archive's folder, which belongs to the mirror.
 func relative(path string) (string, error) {
 	for _, archive := range recipe.Archives {
 		if _, below, ok := strings.Cut(path, "/"+archive+"/pool/"); ok {

@@ -17,7 +17,7 @@ import (
 	"cadre.dev/images/internal/recipe"
 )
 
-// pip resolves requirements for the image's Python, whatever Python the machine has.
+// pip resolves requirements for the image's Python, on a machine with any Python.
 type pip struct {
 	dir, python string
 }

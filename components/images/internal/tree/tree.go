@@ -35,7 +35,7 @@ type Entry struct {
 	Target string
 	// Body is a File's.
 	Body Body
-	// Origin names who brought the file, for messages.
+	// Origin names the package of the file, for messages.
 	Origin string
 	// implied directories were made for their content: a later entry may set their owner and mode.
 	implied bool
@@ -68,7 +68,7 @@ func (b Body) Open() (io.ReadCloser, error) {
 	}{io.NewSectionReader(f, b.Offset, b.Size), f}, nil
 }
 
-// maxBody bounds what ReadAll takes, in bytes.
+// maxBody bounds the input of ReadAll, in bytes.
 const maxBody = 16 << 20
 
 // ReadAll returns the body, which must be small.
@@ -189,7 +189,7 @@ func (t *Tree) place(e Entry) (Entry, error) {
 	return e, t.folders(e)
 }
 
-// folders makes what e lies in, and refuses a link or file there.
+// folders makes the folders above e, and rejects a link or file there.
 func (t *Tree) folders(e Entry) error {
 	folder := path.Dir(e.Path)
 	if folder == "." {

@@ -18,7 +18,7 @@ type posture struct {
 	Life string `json:"life"`
 }
 
-// putCollateral changes what the simulated manufacturer says of its machines.
+// putCollateral changes the simulated manufacturer's verdicts on its machines.
 func (s *Server) putCollateral(r *http.Request) (int, any, error) {
 	var p posture
 	if err := decodeLocal(r, &p); err != nil {

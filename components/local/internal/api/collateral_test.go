@@ -23,7 +23,7 @@ func TestCollateralIsServedToAnybodyAndCanBeChanged(t *testing.T) {
 	r.open(cloud.Settings{})
 	get := func() (collateral.Bundle, error) {
 		t.Helper()
-		// A new client each time: this one would keep what it has.
+		// A new client each time: an old one would answer from its cache.
 		pccs, err := collateral.NewPCCS(collateral.PCCSConfig{URL: r.host.URL})
 		if err != nil {
 			t.Fatal(err)

@@ -94,7 +94,7 @@ func (s *Server) putNetwork(r *http.Request) (int, any, error) {
 	return http.StatusOK, s.networkView(v), nil
 }
 
-// merge puts what is given into n.
+// merge sets the given fields in n.
 func (b networkBody) merge(n *fabric.Network) error {
 	set(b.NAT, &n.NAT)
 	set(b.RateMbps, &n.Link.RateMbps)

@@ -13,7 +13,7 @@ import (
 	"cadre.dev/local/internal/fabric"
 )
 
-// networks remembers what was set.
+// networks records the settings.
 type networks struct {
 	mu   sync.Mutex
 	set  map[string]fabric.Network

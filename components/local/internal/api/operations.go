@@ -16,8 +16,8 @@ var taskKinds = map[string]string{
 	"start": "power_on", "stop": "power_off",
 }
 
-// operations lists what was done to a CVM, in the form of the platform's public description
-// of its API; no client has a schema of it.
+// operations lists the operations on a CVM, in the form of the platform's public description of its
+// API; no client has a schema of it.
 func (s *Server) operations(r *http.Request) (int, any, error) {
 	if s.cfg.Cloud.Settings().NoOperations {
 		return http.StatusNotFound, map[string]any{"detail": "Not Found"}, nil

@@ -40,8 +40,8 @@ type Config struct {
 	Registry     func() any
 	// Gateway returns the gateway's counters as JSON-able data.
 	Gateway func() any
-	// ContainerImages lists what the cloud's registry serves, as JSON-able data; nil when
-	// it has none.
+	// ContainerImages lists the images of the cloud's registry, as JSON-able data; nil when it has
+	// none.
 	ContainerImages func() any
 	// Networks are the CVMs' connections; nil answers that there are none.
 	Networks Networks
@@ -131,7 +131,7 @@ func (s *Server) Public() http.Handler {
 		method, path, _ := strings.Cut(pattern, " ")
 		mux.Handle(method+" "+v1+path, s.wrap(h))
 	}
-	// Clients show what an error says, so what is not served says so in JSON.
+	// Clients show the text of an error, so an unserved path answers in JSON.
 	mux.Handle("/", s.wrap(func(*http.Request) (int, any, error) {
 		return http.StatusNotFound, map[string]any{"detail": "Not Found"}, nil
 	}))
@@ -154,7 +154,7 @@ func (s *Server) Host() http.Handler {
 	return mux
 }
 
-// front answers what every request goes through: request id, size, key.
+// front carries out the checks of every request: request id, size, key.
 func (s *Server) front(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Request-ID", uuid.NewString())

@@ -251,7 +251,7 @@ func TestASuspendedWorkspaceChangesNothing(t *testing.T) {
 	}
 }
 
-// A client shows what an error says, so an endpoint that is not served answers in JSON.
+// A client shows the text of an error, so an endpoint that is not served answers in JSON.
 func TestWhatIsNotServedAnswersInJSON(t *testing.T) {
 	r := newRig(t, cloud.Settings{})
 	for _, path := range []string{"/kms/on-chain/base", "/cvms/web-0/attestation", "/nothing"} {

@@ -8,8 +8,8 @@ import (
 
 const capabilityVersion3 = 0x20080522
 
-// clearInheritable empties the thread's inheritable set: root would get it back with exec
-// whatever the bounding set says.
+// clearInheritable empties the thread's inheritable set: with exec root would get it back, despite
+// the bounding set.
 func clearInheritable() error {
 	header := struct {
 		version uint32

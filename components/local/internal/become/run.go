@@ -35,8 +35,8 @@ var resources = map[string]int{
 	"locks": 10, "sigpending": 11, "msgqueue": 12, "nice": 13, "rtprio": 14, "rttime": 15,
 }
 
-// Run does what args, of Command.Args, say. It returns only when that fails: the exit
-// code, and why.
+// Run carries out args, of Command.Args. It returns only on failure, with the exit code and the
+// error.
 func Run(args []string) (int, error) {
 	// Capabilities are a thread's; exec is this one's too.
 	runtime.LockOSThread()

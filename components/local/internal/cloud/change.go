@@ -187,9 +187,9 @@ func (c *Cloud) UpdateResources(ref, instanceType string, diskGB int) (Change, e
 	})
 }
 
-// changeHardware accepts what edit makes of a CVM's hardware. The record has the new one
-// at once, so that a daemon which restarts boots with it; it reads as before until the
-// operation shows.
+// changeHardware accepts a CVM's hardware after edit. The record has the new hardware at once, so
+// that a restarted daemon boots with it. The CVM reports its former hardware until the operation
+// shows.
 func (c *Cloud) changeHardware(ref, name string, edit func(*Hardware) error) (Change, error) {
 	return c.change(ref, func(v *CVM) (*operation, error) {
 		was := Hardware{OSImage: v.OSImage, InstanceType: v.InstanceType, DiskGB: v.DiskGB}
@@ -204,7 +204,7 @@ func (c *Cloud) changeHardware(ref, name string, edit func(*Hardware) error) (Ch
 	})
 }
 
-// offers refuses what this cloud does not have.
+// offers rejects hardware that this cloud does not have.
 func (c *Cloud) offers(h Hardware) error {
 	if len(c.cfg.Images) > 0 && !slices.Contains(c.cfg.Images, h.OSImage) {
 		return refuse(NoImage, "OS image %q not found", h.OSImage)

@@ -43,8 +43,8 @@ type Outcome struct {
 // Hypervisor boots CVMs. The error of Boot is the CVM's boot error.
 type Hypervisor interface {
 	Boot(ctx context.Context, spec BootSpec) (Machine, error)
-	// Prepare does ahead what Boot would spend time on; it is called while the boot delay
-	// passes, and returns when ctx ends.
+	// Prepare does the slow work of Boot ahead; it is called while the boot delay passes, and
+	// returns when ctx ends.
 	Prepare(ctx context.Context, spec BootSpec)
 	// Erase removes the CVM's disk and logs.
 	Erase(uuid string) error

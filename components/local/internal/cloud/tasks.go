@@ -20,7 +20,7 @@ type Task struct {
 // maxTasks is how many are kept of a CVM.
 const maxTasks = 100
 
-// noteTask records what v began; called under the lock.
+// noteTask records v's new task; called under the lock.
 func (v *CVM) noteTask() {
 	p := v.Progress
 	v.Tasks = append(v.Tasks, Task{CorrelationID: p.CorrelationID, Operation: p.Operation, Target: p.Target, ComposeHash: v.ComposeHash, StartedAt: p.StartedAt})

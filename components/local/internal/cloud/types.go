@@ -64,7 +64,7 @@ type CVM struct {
 	// own graces.
 	ShutdownTimeout int `json:"shutdown_timeout,omitempty"`
 
-	// Tasks are what was done to it, oldest first.
+	// Tasks are its tasks, oldest first.
 	Tasks []Task `json:"tasks,omitempty"`
 
 	CreatedAt time.Time `json:"created_at"`

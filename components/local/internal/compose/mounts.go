@@ -87,8 +87,8 @@ func (c *converter) mount(service string, v types.ServiceVolumeConfig) (Mount, b
 }
 
 // Anonymous names a volume without a name. Containers that replace each other share the name, since
-// compose passes the volume on. Two services or targets never share one, whatever dashes and
-// slashes they have.
+// compose passes the volume on. Two services or targets never share one, with any dashes and
+// slashes in their names.
 func Anonymous(service, target string) string {
 	sum := sha256.Sum256([]byte(service + "\x00" + path.Clean(target)))
 	return "anonymous-" + hex.EncodeToString(sum[:])

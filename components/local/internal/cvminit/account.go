@@ -118,8 +118,8 @@ func (u *unit) env(hostname string) []string {
 	return out
 }
 
-// harmless leaves out of env what the dynamic loader and the C library obey. nsenter, which
-// has it until it has become the service, is the machine's program and root.
+// harmless removes the variables of the dynamic loader and the C library from env. nsenter has env
+// until it has become the service, and is the machine's program and root.
 func harmless(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(line string) bool {
 		key, _, _ := strings.Cut(line, "=")
@@ -132,7 +132,7 @@ func harmless(env []string) []string {
 	})
 }
 
-// visible lists what an image needs to see of the host wherever it lies.
+// visible lists the host's paths that an image needs.
 func visible(img images.Image) []string {
 	paths := slices.Concat(img.Path, img.Mounts)
 	if len(img.Entrypoint) > 0 && filepath.IsAbs(img.Entrypoint[0]) {

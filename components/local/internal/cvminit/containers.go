@@ -47,8 +47,8 @@ type container struct {
 	Content                content
 }
 
-// content is the input from which a container was created. A restored container runs by it,
-// whatever the present compose file contains.
+// content is the input from which a container was created. A restored container runs by it, also
+// after a change of the compose file.
 type content struct {
 	Service compose.Service
 	Volumes map[string]compose.Volume

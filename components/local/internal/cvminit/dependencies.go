@@ -45,7 +45,7 @@ func (s *supervisor) awaitDependencies(ctx context.Context, u *unit) bool {
 	}
 }
 
-// await blocks until u's dependencies are what they must be, or one failed.
+// await blocks until u's dependencies fulfil their conditions, or one failed.
 func (s *supervisor) await(ctx context.Context, u *unit) error {
 	var failed compose.Dependency
 	var err error

@@ -87,8 +87,8 @@ func anonymousVolumes(u *unit, img images.Unpacked) {
 	}
 }
 
-// rootBounds are what a service can write outside its volumes, which takes the machine's
-// memory: without them half of it, for each service.
+// rootBounds limit a service's files outside its volumes, which take the machine's memory: the
+// default is half of it, for each service.
 const rootBounds = "size=1g,nr_inodes=262144"
 
 // mountRoot stacks a tmpfs on u's image, for this start only. release drops its content.

@@ -12,9 +12,9 @@ import (
 	"cadre.dev/local/internal/rootfs"
 )
 
-// populate makes a new volume what a container engine makes of it for a service with an
-// image: the owner, mode and files of the image's own directory at target; one of root's
-// where the image has none.
+// populate fills a new volume like a container engine, for a service with an image: the owner, mode
+// and files of the image's own directory at target. The volume belongs to root where the image has
+// no such directory.
 func populate(volume, image, target string) error {
 	from, err := os.OpenRoot(image)
 	if err != nil {
@@ -54,7 +54,7 @@ type copier struct {
 
 type inode struct{ device, number uint64 }
 
-// tree copies what lies in the directory src, and its owner and mode.
+// tree copies the content of the directory src, and its owner and mode.
 func (c *copier) tree(src, dst string) error {
 	info, err := c.from.Lstat(src)
 	if err != nil {

@@ -90,10 +90,9 @@ func (s *supervisor) restore(ctx context.Context) (any bool) {
 	return any
 }
 
-// composeUp is `docker compose up`: when every image is there, it creates what is new,
-// recreates what differs, and leaves alone what is as the file says. understood is called when
-// nothing of the file is refused any more. An error before that leaves the restored containers
-// running.
+// composeUp is `docker compose up`: when every image is there, it creates new containers, recreates
+// changed ones, and leaves unchanged ones alone. It calls understood once no later step rejects the
+// file. An error before that leaves the restored containers running.
 func (s *supervisor) composeUp(ctx context.Context, understood func() error) error {
 	app, err := compose.Load(ctx, []byte(s.spec.Compose), s.spec.Env)
 	if err != nil {
@@ -160,7 +159,7 @@ func (s *supervisor) composeUp(ctx context.Context, understood func() error) err
 	return nil
 }
 
-// awaitImages waits until the daemon has pulled what the compose file names.
+// awaitImages waits until the daemon has pulled the compose file's images.
 func (s *supervisor) awaitImages(ctx context.Context) (map[string]images.Unpacked, error) {
 	select {
 	case got := <-s.images:
@@ -218,7 +217,7 @@ func (s *supervisor) remove(c *container) {
 	}
 }
 
-// record keeps what the engine must know after a power cut.
+// record stores the engine's knowledge for a power cut.
 func (s *supervisor) record(u *unit, change func(*container)) {
 	if u.container == nil {
 		return

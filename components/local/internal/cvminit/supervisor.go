@@ -24,7 +24,7 @@ import (
 // The states of a unit.
 //
 //	waiting ─► running ─► exited ─► (back-off) running ...
-//	   └◄────► blocked   (a dependency is not what it must be)
+//	   └◄────► blocked   (a dependency does not fulfil its condition)
 const (
 	stateWaiting = "waiting"
 	stateRunning = "running"
@@ -49,7 +49,7 @@ type supervisor struct {
 	procs   *procs
 	log     *logFile
 	running sync.WaitGroup // the unit goroutines
-	// images gets what the daemon has pulled, once.
+	// images gets the daemon's pulled images, once.
 	images chan initctl.Images
 	// carry runs a unit once, to its end.
 	carry func(context.Context, *unit) (code int, err error)
@@ -363,8 +363,8 @@ func (s *supervisor) command(ctx context.Context, u *unit) (cmd *exec.Cmd, info 
 }
 
 // bwrap composes the command. Its arguments travel in a file: they are long, and
-// /proc/<pid>/cmdline of a service is better the service. env is the command's alone: bwrap
-// runs on the machine, as root, and would load what LD_PRELOAD names. files come first, as
+// /proc/<pid>/cmdline of a service is better the service. env is the command's alone: bwrap runs on
+// the machine, as root, and would load the libraries of LD_PRELOAD. files come first, as
 // descriptors 3 and up; the caller closes cmd.ExtraFiles after the start.
 func bwrap(ctx context.Context, args, env []string, files []*os.File, command ...[]string) (*exec.Cmd, error) {
 	args = append(slices.Clone(args), "--clearenv")

@@ -46,8 +46,8 @@ func (v *volumeSet) mounts(u *unit) ([]sandbox.Mount, error) {
 	return out, nil
 }
 
-// ensure makes the volume. A new one on the disk gets what the image of the first service
-// that mounts it has at the target; without an image it belongs to that service's user.
+// ensure makes the volume. A new volume on the disk gets the files at the target of the first
+// mounting service's image; without an image it belongs to that service's user.
 func (v *volumeSet) ensure(vol compose.Volume, u *unit, target string) (string, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -88,7 +88,7 @@ func (v *volumeSet) ensure(vol compose.Volume, u *unit, target string) (string, 
 	} else {
 		err = populate(fresh, u.root, target)
 	}
-	// A file system may write the new name to the disk before what lies below it.
+	// A file system may write the new name to the disk before the files below it.
 	if err == nil {
 		err = v.flush(fresh)
 	}

@@ -23,7 +23,7 @@ type hostAddress struct {
 	// want is host:port. Port 0 is the port of the last start, or for the first one
 	// any that is free. had is the address of the last start; empty for the first.
 	want, had string
-	// told means that contexts may name had.
+	// Contexts may name had.
 	told bool
 }
 

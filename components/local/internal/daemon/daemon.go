@@ -229,7 +229,7 @@ func Serve(ctx context.Context, cfg Config, ready func(CloudFile)) (err error) {
 	}
 }
 
-// describe fills what does not depend on listeners.
+// describe fills the fields that do not depend on listeners.
 func describe(dir *stateDir, sim *attestsim.Cloud, cfg Config) (CloudFile, error) {
 	key, err := dir.apiKey()
 	if err != nil {

@@ -29,7 +29,7 @@ var programs struct {
 	become, probe []byte
 }
 
-// newShelf builds what every image test needs; the programs once for all of them.
+// newShelf builds the common parts of every image test; the programs once for all of them.
 func newShelf(t *testing.T) *shelf {
 	t.Helper()
 	if os.Getuid() != 0 {

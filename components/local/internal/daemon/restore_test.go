@@ -105,9 +105,9 @@ func (w *way) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.RoundTripper.RoundTrip(r)
 }
 
-// TestTheEngineRestoresContainersOfEarlierBoots shows what a guest without an init script
-// does: the old container runs first in a CVM that measured the new compose file, and stays
-// where the new image cannot be had.
+// TestTheEngineRestoresContainersOfEarlierBoots shows a guest without an init script: the old
+// container runs first in a CVM that measured the new compose file, and stays where the new image
+// cannot be had.
 func TestTheEngineRestoresContainersOfEarlierBoots(t *testing.T) {
 	for _, c := range []struct {
 		restart        string
@@ -300,8 +300,8 @@ func TestAnInitScriptThatFailsEndsTheBoot(t *testing.T) {
 	}
 }
 
-// agents is a compose file as a group has it: its one service does what an agent does before
-// it asks for admission.
+// agents is a compose file like a group's: its one service acts like an agent before it asks for
+// admission.
 func agents(release string) string {
 	const trust = `{"cluster":"demo"}`
 	return `

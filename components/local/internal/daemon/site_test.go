@@ -35,7 +35,7 @@ type site struct {
 }
 
 func config(dir, self string, log io.Writer) Config {
-	// Services find what this test finds.
+	// Services find the same programs as this test.
 	path := os.Getenv("PATH")
 	env, see := map[string]string{"PATH": path}, filepath.SplitList(path)
 	return Config{
@@ -159,7 +159,7 @@ func (s *site) until(what string, ok func() bool) {
 	}
 }
 
-// logs shows what the CVMs wrote.
+// logs shows the CVMs' output.
 func (s *site) logs() {
 	paths, _ := filepath.Glob(filepath.Join(s.dir, "cvms", "*", "logs", "*.log"))
 	for _, path := range paths {

@@ -88,10 +88,9 @@ func (c Cleaned) String() string {
 	return text
 }
 
-// Cleanup removes what a killed daemon left: processes of its CVMs, run
-// directories with their sockets, cloud.json. Namespaces, cables and mounts have
-// no names and went with the processes. Disks, logs and state stay. A directory
-// that is gone may still have processes.
+// Cleanup removes the remains of a killed daemon: processes of its CVMs, run directories with their
+// sockets, cloud.json. Namespaces, cables and mounts have no names and went with the processes.
+// Disks, logs and state stay. A directory that is gone may still have processes.
 func Cleanup(path string) (Cleaned, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		path, err = filepath.Abs(path)

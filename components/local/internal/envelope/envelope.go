@@ -60,8 +60,7 @@ func seal(eph *ecdh.PrivateKey, recipient *ecdh.PublicKey, iv []byte, vars []Var
 	return hex.EncodeToString(aead.Seal(out, iv, text, nil)), nil
 }
 
-// Decrypt opens what Encrypt made and checks the guest's limits. Empty input is
-// an empty set.
+// Decrypt opens the output of Encrypt and checks the guest's limits. Empty input is an empty set.
 func Decrypt(key *ecdh.PrivateKey, sealedHex string) ([]Var, error) {
 	if sealedHex == "" {
 		return nil, nil

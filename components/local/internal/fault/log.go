@@ -64,8 +64,8 @@ type entry struct {
 	call Call // guarded by log.mu
 }
 
-// note changes what is logged about the request. It comes before what it is about
-// can be seen outside.
+// note changes the log entry of the request. It comes before the changed effect can be seen
+// outside.
 func (e *entry) note(change func(*Call)) {
 	e.log.mu.Lock()
 	defer e.log.mu.Unlock()

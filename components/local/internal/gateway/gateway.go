@@ -210,8 +210,8 @@ func (g *Gateway) dial(ctx context.Context, id string, port uint16) (net.Conn, s
 	return nil, ""
 }
 
-// splice copies both ways between what the client says and the CVM. An end of stream
-// travels on as one; an error resets both connections.
+// splice copies both ways between the client's data and the CVM. An end of stream is passed on; an
+// error resets both connections.
 func (g *Gateway) splice(said, client, back net.Conn) {
 	var both sync.WaitGroup
 	copyTo := func(to, from net.Conn, count *atomic.Int64) {

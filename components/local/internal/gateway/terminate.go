@@ -7,8 +7,8 @@ import (
 	"net"
 )
 
-// terminate ends TLS with the client, whose ClientHello has been read already, and copies
-// between it and back, which gets what the client says in the clear.
+// terminate ends TLS with the client, whose ClientHello has been read already, and copies between
+// it and back, which gets the client's data in the clear.
 func (g *Gateway) terminate(ctx context.Context, client net.Conn, hello []byte, back net.Conn, http2 bool) {
 	protocol := "http/1.1"
 	if http2 {

@@ -13,10 +13,10 @@ import (
 	"cadre.dev/local/internal/images"
 )
 
-// maxVolumes bounds what is mounted at each start of a service.
+// maxVolumes bounds the mounts at each start of a service.
 const maxVolumes = 64
 
-// storedOf takes from an image's config what running it needs.
+// storedOf takes the settings for running an image from its config.
 func storedOf(c *v1.ConfigFile) (images.Stored, error) {
 	out := images.Stored{
 		Image: images.Image{

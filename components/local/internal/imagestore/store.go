@@ -49,10 +49,10 @@ type Config struct {
 	Log       *slog.Logger
 }
 
-// Close waits until what was unpacked is on the disk.
+// Close waits until the unpacked images are on the disk.
 func (s *Store) Close() { s.flushing.Wait() }
 
-// Open makes the folder and removes what an interrupted unpacking left.
+// Open makes the folder and removes the remains of an interrupted unpacking.
 func Open(c Config) (*Store, error) {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make image store: %w", err)
@@ -75,7 +75,7 @@ func Open(c Config) (*Store, error) {
 	return s, nil
 }
 
-// sweep removes what processes that died were unpacking, and their locks.
+// sweep removes the unfinished images of dead processes, and their locks.
 func (s *Store) sweep() error {
 	for _, prefix := range []string{unfinished, lockPrefix} {
 		left, err := filepath.Glob(filepath.Join(s.dir, prefix+"*"))

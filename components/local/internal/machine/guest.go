@@ -43,8 +43,8 @@ func (g *guestServer) close() {
 	<-g.done
 }
 
-// listenIn listens on dir/name whatever the length of dir: socket addresses hold
-// about 100 characters, the name below an open directory is always short.
+// listenIn listens on dir/name for a dir of any length: socket addresses hold about 100 characters,
+// the name below an open directory is always short.
 func listenIn(ctx context.Context, dir, name string) (net.Listener, error) {
 	d, err := os.Open(dir)
 	if err != nil {

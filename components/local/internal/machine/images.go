@@ -13,13 +13,12 @@ import (
 	"cadre.dev/local/internal/images"
 )
 
-// Prepare pulls what the CVM will need while it boots, as far as that can be. Boot finds
-// out what failed.
+// Prepare pulls the CVM's images while it boots, as far as possible. Boot reports the failures.
 func (h *Hypervisor) Prepare(ctx context.Context, spec cloud.BootSpec) {
 	_, _ = h.unpack(ctx, spec)
 }
 
-// unpack returns the container images of the compose file by reference, without the ones that
+// unpack returns the container images of the compose file by reference, without the images that
 // programs of the image map replace. An invalid file has none: pid 1 reports the reason.
 func (h *Hypervisor) unpack(ctx context.Context, spec cloud.BootSpec) (map[string]images.Unpacked, error) {
 	if h.cfg.Store == nil {

@@ -72,7 +72,7 @@ func (m *Machine) start(ctx context.Context, program, spec, logPath string) erro
 	}
 	defer out.Close()
 	m.cmd = exec.CommandContext(context.WithoutCancel(ctx), program, "cvm-init", "--spec", spec)
-	// It finds what makes sandboxes where this program found it.
+	// The guest finds the sandbox programs in this program's PATH.
 	m.cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 	m.cmd.Dir, m.cmd.Stdout, m.cmd.Stderr, m.cmd.ExtraFiles = "/", out, out, []*os.File{theirs}
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{

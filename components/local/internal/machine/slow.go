@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// road is the way from the guests to the registry. While it is slow, no guest gets an image,
-// though the cloud has it: a guest of dstack pulls what its own disk lacks.
+// road is the way from the guests to the registry. While it is slow, no guest gets an image, though
+// the cloud has it: a guest of dstack pulls the images that its own disk lacks.
 type road struct {
 	mu      sync.Mutex // guards the following
 	free    chan struct{}

@@ -75,7 +75,7 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	handler.ServeHTTP(w, req)
 }
 
-// Images lists what can be pulled, as the index has it.
+// Images lists the images of the index that can be pulled.
 func (r *Registry) Images() []Image {
 	_, images := r.current()
 	return images
@@ -191,7 +191,7 @@ func (r *Registry) put(handler http.Handler, repository, target string, d v1.Des
 	return nil
 }
 
-// answer keeps what a handler says.
+// answer records a handler's answer.
 type answer struct {
 	header http.Header
 	status int

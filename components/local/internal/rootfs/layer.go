@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Limits bound what all layers of one image may hold together.
+// Limits bound all layers of one image together.
 type Limits struct {
 	// Bytes of files, extended attributes and symlinks' targets; Entries of archives and
 	// the folders above them that no archive names.
@@ -166,7 +166,7 @@ func (u *Unpacker) place(name string) (string, error) {
 	return name, deep(name)
 }
 
-// whiteOut removes what lower layers have at a name, or in the whole directory.
+// whiteOut removes the entries of lower layers at a name, or in the whole directory.
 func (u *Unpacker) whiteOut(dir, base string) error {
 	if base == whiteoutAll {
 		return u.clear(dir)
@@ -181,7 +181,7 @@ func (u *Unpacker) whiteOut(dir, base string) error {
 	return u.remove(path.Join(dir, hidden))
 }
 
-// clear removes what lower layers have in a directory, once in a layer.
+// clear removes the entries of lower layers in a directory, once in a layer.
 func (u *Unpacker) clear(dir string) error {
 	if u.cleared[dir] {
 		return nil
@@ -203,7 +203,7 @@ func (u *Unpacker) clear(dir string) error {
 	return nil
 }
 
-// remove removes what lower layers have at name and below.
+// remove removes the entries of lower layers at name and below.
 func (u *Unpacker) remove(name string) error {
 	if !u.written[name] {
 		return u.root.RemoveAll(name)
@@ -234,7 +234,7 @@ func (u *Unpacker) make(name string, h *tar.Header, content io.Reader) error {
 	if name == "." {
 		return errors.New("the root of an image is a directory")
 	}
-	// Before what was there is removed: a link may be to itself.
+	// The check comes before the removal of the present entry: a link may be to itself.
 	target := ""
 	if h.Typeflag == tar.TypeLink {
 		if target, err = u.place(h.Linkname); err != nil {

@@ -57,7 +57,7 @@ func unpack(t *testing.T, root *os.Root, limits Limits, layers ...[]entry) error
 	return nil
 }
 
-// tree lists what lies in path: "name mode owner content-or-target".
+// tree lists the entries in path: "name mode owner content-or-target".
 func tree(t *testing.T, path string) []string {
 	t.Helper()
 	var out []string
@@ -169,7 +169,7 @@ func TestTimesAndAttributesAreKept(t *testing.T) {
 	}
 }
 
-// TestHostileArchivesAreRefused and leave what lies outside alone.
+// TestHostileArchivesAreRefused, and files outside stay unchanged.
 func TestHostileArchivesAreRefused(t *testing.T) {
 	with := func(e entry, key, value string) entry {
 		e.PAXRecords, e.Format = map[string]string{"SCHILY.xattr." + key: value}, tar.FormatPAX

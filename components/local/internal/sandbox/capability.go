@@ -30,8 +30,8 @@ var defaultCaps = []string{
 var Becoming = []string{"SETGID", "SETUID", "SETPCAP"}
 
 // Capabilities returns the capabilities of a service that adds and drops these names, with or
-// without CAP_ and in any case, in the kernel's order. It fails when an added one is unknown, or
-// when this process lacks it. A default one that this machine lacks is left out.
+// without CAP_ and in any case, in the kernel's order. It fails when an added capability is
+// unknown, or when this process lacks it. A default capability that this machine lacks is left out.
 func Capabilities(add, drop []string) ([]string, error) {
 	ours, err := available()
 	if err != nil {

@@ -23,7 +23,7 @@ func (o *order) note(name string) {
 	o.done = append(o.done, name)
 }
 
-// TestWhoYieldsGoesLast: after the waiting callers and the ones that come soon after. given is
+// TestWhoYieldsGoesLast: after the waiting callers and the callers that come soon after. given is
 // false without any.
 func TestWhoYieldsGoesLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -22,8 +22,8 @@ var (
 	_ cloud.Machine    = (*Machine)(nil)
 )
 
-// Hypervisor remembers what it was asked to boot. Safe for concurrent use. A
-// compose text that contains "refuse me" does not boot.
+// Hypervisor records its boots. Safe for concurrent use. A compose text that contains "refuse me"
+// does not boot.
 type Hypervisor struct {
 	mu     sync.Mutex
 	boots  []cloud.BootSpec
@@ -61,7 +61,7 @@ func (h *Hypervisor) Erase(uuid string) error {
 // LoseDisk does nothing.
 func (h *Hypervisor) LoseDisk(string) error { return nil }
 
-// Boots returns what was booted under that name, oldest first.
+// Boots returns the boots under that name, oldest first.
 func (h *Hypervisor) Boots(name string) []cloud.BootSpec {
 	h.mu.Lock()
 	defer h.mu.Unlock()
