@@ -52,20 +52,20 @@ const (
 	typeBlocks = "blocks"
 )
 
-// walkFields calls tell for each field of a struct of the spec, parents first.
-func walkFields(typ reflect.Type, at string, tell func(path, typ string)) {
+// walkFields calls visit for each field of a struct of the spec, parents first.
+func walkFields(typ reflect.Type, at string, visit func(path, typ string)) {
 	for i := range typ.NumField() {
 		name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
 		if name == "" || name == "-" {
 			continue
 		}
 		path, t := join(at, name), deref(typ.Field(i).Type)
-		tell(path, fieldWord(t))
+		visit(path, fieldWord(t))
 		if t.Kind() == reflect.Slice {
 			t = t.Elem()
 		}
 		if t.Kind() == reflect.Struct {
-			walkFields(t, path, tell)
+			walkFields(t, path, visit)
 		}
 	}
 }

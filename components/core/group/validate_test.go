@@ -77,8 +77,8 @@ func TestCTL11_ValidateRefuses(t *testing.T) {
 		`health_check["g"].grpc.port`:              func(s *Spec) { s.HealthChecks[0] = asked("g", HealthCheck{GRPC: &GRPCCheck{}}) },
 		`health_check["g"].grpc.service`:           func(s *Spec) { s.HealthChecks[0] = asked("g", HealthCheck{GRPC: &GRPCCheck{Port: 1, Service: "a b"}}) },
 		`health_check["t"].ttl.ttl_sec`:            func(s *Spec) { s.HealthChecks[0] = HealthCheck{Name: "t", TTL: &TTLCheck{TTLSec: 1}} },
-		`health_check["t"].check_interval_sec`:     func(s *Spec) { s.HealthChecks[0] = told("t", 1, 0) },
-		`health_check["t"].unhealthy_threshold`:    func(s *Spec) { s.HealthChecks[0] = told("t", 0, 3) },
+		`health_check["t"].check_interval_sec`:     func(s *Spec) { s.HealthChecks[0] = ttlCheck("t", 1, 0) },
+		`health_check["t"].unhealthy_threshold`:    func(s *Spec) { s.HealthChecks[0] = ttlCheck("t", 0, 3) },
 		`health_check["ready"].timeout_sec`:        func(s *Spec) { s.HealthChecks[0].TimeoutSec = 11 },
 		`health_check["ready"].check_interval_sec`: func(s *Spec) { s.HealthChecks[0].CheckIntervalSec = 301 },
 		`health_check["ready"].healthy_threshold`:  func(s *Spec) { s.HealthChecks[0].HealthyThreshold = 11 },
@@ -113,8 +113,8 @@ func asked(name string, c HealthCheck) HealthCheck {
 	return c
 }
 
-// told is a TTL check, with settings that have no effect on it.
-func told(name string, interval, failures int) HealthCheck {
+// ttlCheck is a TTL check, with settings that have no effect on it.
+func ttlCheck(name string, interval, failures int) HealthCheck {
 	return HealthCheck{Name: name, TTL: &TTLCheck{TTLSec: 30}, CheckIntervalSec: interval, UnhealthyThreshold: failures}
 }
 

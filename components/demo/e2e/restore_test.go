@@ -23,8 +23,8 @@ func TestRestoredBackupHalts(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v; report %+v", err, report)
 	}
-	if !strings.Contains(report.Told, "--yes") {
-		t.Errorf("cadre cluster accept-restore does not say how to go on:\n%s", report.Told)
+	if !strings.Contains(report.DryRun, "--yes") {
+		t.Errorf("cadre cluster accept-restore does not say how to go on:\n%s", report.DryRun)
 	}
 	if after := c.look(t); after.term <= before.term {
 		t.Errorf("term %d after the recovery, %d before the backup", after.term, before.term)

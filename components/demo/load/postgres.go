@@ -127,11 +127,11 @@ type pgConn struct {
 func (c *pgConn) Write(ctx context.Context, id int64) (string, error) {
 	switch c.way {
 	case Route:
-		return c.tell(ctx, c.conn, id)
+		return c.writeOn(ctx, c.conn, id)
 	case Pooled:
 		var server string
 		err := pgx.BeginFunc(ctx, c.conn, func(tx pgx.Tx) (err error) {
-			server, err = c.tell(ctx, tx, id)
+			server, err = c.writeOn(ctx, tx, id)
 			return err
 		})
 		return server, err
@@ -141,9 +141,9 @@ func (c *pgConn) Write(ctx context.Context, id int64) (string, error) {
 	}
 }
 
-// tell writes id and returns the Slot that ran the statement, where its server has the setting
+// writeOn writes id and returns the Slot that ran the statement, where its server has the setting
 // cadre.slot; elsewhere the dialled address.
-func (c *pgConn) tell(ctx context.Context, on interface {
+func (c *pgConn) writeOn(ctx context.Context, on interface {
 	QueryRow(context.Context, string, ...any) pgx.Row
 }, id int64) (string, error) {
 	var slot string

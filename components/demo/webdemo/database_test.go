@@ -33,7 +33,7 @@ func TestARowGoesThroughBothRoutes(t *testing.T) {
 // A failure is a 503 that names the route and the reason, with the known data. A failed write is
 // not repeated.
 func TestADatabaseThatDoesNotAnswer(t *testing.T) {
-	gone := nobody(t)
+	gone := refusing(t)
 	t.Run("no leader", func(t *testing.T) {
 		did := look[webdemo.Database](t, db(gone, gone), "/db", http.StatusServiceUnavailable)
 		if did.Row != nil || !strings.HasPrefix(did.Error, gone+": does not answer: ") || !strings.Contains(did.Error, "connection refused") || strings.Contains(did.Error, "user=") {

@@ -48,8 +48,8 @@ func broken(status int) http.Handler {
 	return http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) { out.WriteHeader(status) })
 }
 
-// nobody is an address where connections are refused.
-func nobody(t *testing.T) string {
+// refusing is an address where connections are refused.
+func refusing(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

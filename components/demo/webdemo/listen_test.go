@@ -15,7 +15,7 @@ func TestListeningTakesNoMoreThanItNames(t *testing.T) {
 	t.Cleanup(stop)
 	served := make(chan net.Listener, 64)
 	serve := func(l net.Listener) { served <- l }
-	_, port, _ := net.SplitHostPort(nobody(t))
+	_, port, _ := net.SplitHostPort(refusing(t))
 	if err := webdemo.Listen(ctx, "127.0.0.1:"+port+","+webdemo.Outside+":"+port, serve); err != nil {
 		t.Fatal(err)
 	}

@@ -74,7 +74,7 @@ func TestASlotSaysWhoItIs(t *testing.T) {
 
 // An agent that does not answer takes nothing from the answer but the instance.
 func TestASlotAnswersWithoutItsAgent(t *testing.T) {
-	w := webdemo.Web{Self: webdemo.Hello{Slot: "web-0"}, Instance: webdemo.Agent("http://" + nobody(t))}
+	w := webdemo.Web{Self: webdemo.Hello{Slot: "web-0"}, Instance: webdemo.Agent("http://" + refusing(t))}
 	if said := get(t, w, "/hello", curl); said.Code != http.StatusOK || said.Body.String() != "web-0 release \n" {
 		t.Errorf("%d %q", said.Code, said.Body)
 	}
@@ -154,7 +154,7 @@ func TestOtherGroupsAreFoundWithoutKnowingThem(t *testing.T) {
 
 // A route without an answering member is a 503 with the reason; the slot itself still answers.
 func TestARouteThatDoesNotAnswer(t *testing.T) {
-	at := nobody(t)
+	at := refusing(t)
 	w := webdemo.Web{Self: webdemo.Hello{Slot: "api-0", Release: "1"}, All: at, Call: "http://" + at + "/hello"}
 	for _, path := range []string{"/all", "/call"} {
 		found := look[webdemo.Spread](t, w, path, http.StatusServiceUnavailable)

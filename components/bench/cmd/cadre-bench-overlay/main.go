@@ -34,7 +34,7 @@ func bench(ctx context.Context, args []string) error {
 	seconds := flags.Float64("seconds", 3, "how long each workload is measured")
 	only := flags.String("only", "", "measure only figures and contenders whose name matches this regular expression")
 	congestion := flags.String("congestion", "", "congestion control of the applications' own TCP connections (empty: the machine's default)")
-	rendezvous := flags.String("rendezvous", beside("cadre-rendezvous"), "the rendezvous server's program")
+	rendezvous := flags.String("rendezvous", sibling("cadre-rendezvous"), "the rendezvous server's program")
 	logPath := flags.String("log", ".out/bench-overlay.log", "what the measured programs say")
 	debug := flags.Bool("debug", false, "let our own nodes log all they can")
 	if err := flags.Parse(args); err != nil {
@@ -65,8 +65,8 @@ func bench(ctx context.Context, args []string) error {
 	return errors.Join(report.Write(*out), report.Err())
 }
 
-// beside returns a program's path in this program's folder.
-func beside(name string) string {
+// sibling returns a program's path in this program's folder.
+func sibling(name string) string {
 	self, err := os.Executable()
 	if err != nil {
 		return name

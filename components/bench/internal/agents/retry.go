@@ -17,8 +17,8 @@ import (
 var ErrEnded = errors.New("refused for good")
 
 // AdmitUntil repeats Admit, each time with a coordinator that pick names, until it succeeds, ctx
-// ends or the Boot is refused permanently. AdmitUntil calls told with each refusal's code.
-func (a *Agent) AdmitUntil(ctx context.Context, pick func() string, judge Judge, told func(code string)) (tries int, err error) {
+// ends or the Boot is refused permanently. AdmitUntil calls refused with each refusal's code.
+func (a *Agent) AdmitUntil(ctx context.Context, pick func() string, judge Judge, refused func(code string)) (tries int, err error) {
 	for tries = 1; ; tries++ {
 		err := a.Admit(ctx, pick(), judge)
 		switch {
@@ -30,7 +30,7 @@ func (a *Agent) AdmitUntil(ctx context.Context, pick func() string, judge Judge,
 			return tries, err
 		}
 		code := codeOf(err)
-		told(code)
+		refused(code)
 		if code == string(policy.CodeIncarnationStale) {
 			return tries, errors.Join(ErrEnded, err)
 		}

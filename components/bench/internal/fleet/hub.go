@@ -125,7 +125,7 @@ func (h *hub) serve(ctx context.Context, peer overlay.Peer, conns overlay.Contro
 	})
 	work.Go(func() { s.loop(ctx, s.fetch, func() time.Duration { return poll/2 + upTo(poll/2) }, s.get) })
 	work.Go(func() {
-		s.loop(ctx, s.report, func() time.Duration { return heartbeat*3/4 + upTo(heartbeat/4) }, s.tell)
+		s.loop(ctx, s.report, func() time.Duration { return heartbeat*3/4 + upTo(heartbeat/4) }, s.reportOnce)
 	})
 	<-ctx.Done()
 	_ = conns.First.Close()
@@ -238,9 +238,9 @@ func (h *hub) takePeers(term, version uint64, list []*controlv1.Peer) error {
 	return nil
 }
 
-// tell reports a healthy member that has followed every order. If nothing changed since this
+// reportOnce reports a healthy member that has followed every order. If nothing changed since this
 // coordinator's last report, it reports only that.
-func (s *session) tell(ctx context.Context) error {
+func (s *session) reportOnce(ctx context.Context) error {
 	h := s.hub
 	h.mu.Lock()
 	h.sequence++

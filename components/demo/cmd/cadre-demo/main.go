@@ -259,14 +259,14 @@ func survival(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string, shor
 	}
 	return drill(ctx, r, survivalTime, func(ctx context.Context) error {
 		result, err := r.BenchSurvival(ctx, n, plan)
-		return errors.Join(err, told(result, out))
+		return errors.Join(err, publish(result, out))
 	})
 }
 
 func service(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string, handovers int) error {
 	return drill(ctx, r, rig.ServiceTime(handovers), func(ctx context.Context) error {
 		result, err := r.BenchService(ctx, n, handovers)
-		return errors.Join(err, told(result, out))
+		return errors.Join(err, publish(result, out))
 	})
 }
 
@@ -281,14 +281,14 @@ func heal(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string) error {
 			return err
 		})
 		if err != nil {
-			return errors.Join(err, told(all, out))
+			return errors.Join(err, publish(all, out))
 		}
 	}
-	return told(all, out)
+	return publish(all, out)
 }
 
-// told prints and stores the measured figures, also the ones from before an error.
-func told(result figures.Result, out string) error {
+// publish prints and stores the measured figures, also the ones from before an error.
+func publish(result figures.Result, out string) error {
 	if len(result.Figures) == 0 {
 		return nil
 	}

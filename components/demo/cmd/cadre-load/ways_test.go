@@ -39,8 +39,8 @@ func (m *machine) pooler() *exec.Cmd {
 	return cmd
 }
 
-// tell sends PgBouncer's console a command, once it is there.
-func (m *machine) tell(command string) {
+// sendConsole sends PgBouncer's console a command, once it is there.
+func (m *machine) sendConsole(command string) {
 	m.Helper()
 	m.within("PgBouncer takes "+command, func(ctx context.Context) error {
 		conn, err := pgx.Connect(ctx, "host="+m.dir+" port=6432 user=app dbname=pgbouncer default_query_exec_mode=simple_protocol")
@@ -104,7 +104,7 @@ func TestThreeWaysRunSideBySide(t *testing.T) {
 	m.all(began, 30)
 
 	paused := time.Now()
-	m.tell("PAUSE")
+	m.sendConsole("PAUSE")
 	database := m.running[1]
 	if err := database.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func TestThreeWaysRunSideBySide(t *testing.T) {
 		}
 		return err
 	})
-	m.tell("RESUME")
+	m.sendConsole("RESUME")
 	m.all(time.Now(), 30)
 	s := m.all(began, 0)
 	if p := s[load.Pooled]; p.Failed != 0 || p.P50 <= 0 || p.P99 < p.P50 {

@@ -55,9 +55,9 @@ type RestoreReport struct {
 	// Halted is the coordinators' common reason for the halt; HaltedS is when all had it.
 	Halted  string  `json:"halted"`
 	HaltedS float64 `json:"halted_s"`
-	// Told is the output of `cadre cluster accept-restore`, Did its output with --yes.
-	Told string `json:"told"`
-	Did  string `json:"did"`
+	// DryRun is the output of `cadre cluster accept-restore`, Did its output with --yes.
+	DryRun string `json:"dry_run"`
+	Did    string `json:"did"`
 	// Calls of the platform's API that changed something, from the restore until an
 	// operator recovered the cluster.
 	Calls int `json:"calls_while_halted"`
@@ -81,7 +81,7 @@ func (r RestoreReport) Check() error {
 func (r RestoreReport) Print(w io.Writer) {
 	fmt.Fprintf(w, "\n  restored backup: halted after %.1f s, %d calls of the platform until an operator recovered it, whole after %.1f s\n", r.HaltedS, r.Calls, r.WholeS)
 	fmt.Fprintf(w, "\n  what the cluster said:\n    %s\n", r.Halted)
-	for _, one := range []struct{ command, said string }{{"cadre cluster accept-restore", r.Told}, {"cadre cluster accept-restore --yes", r.Did}} {
+	for _, one := range []struct{ command, said string }{{"cadre cluster accept-restore", r.DryRun}, {"cadre cluster accept-restore --yes", r.Did}} {
 		fmt.Fprintf(w, "\n  %s\n", one.command)
 		for line := range strings.Lines(one.said) {
 			fmt.Fprintf(w, "    %s", line)
@@ -132,7 +132,7 @@ func (r *Rig) RestoredBackup(ctx context.Context, n *Narrator, apply func(contex
 	}
 	report.HaltedS = time.Since(restored).Seconds()
 	n.Say("halted: %s", report.Halted)
-	if report.Told, err = r.Cadre(ctx, "cluster", "accept-restore"); err != nil {
+	if report.DryRun, err = r.Cadre(ctx, "cluster", "accept-restore"); err != nil {
 		return report, err
 	}
 	after, err := r.Calls(ctx)

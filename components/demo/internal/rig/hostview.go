@@ -112,7 +112,7 @@ func (r *Rig) CutCVMs(ctx context.Context, cut bool) (Flows, error) {
 		verdict = `{"cvm_to_cvm":"drop"}`
 	}
 	var out Flows
-	if err := r.tell(ctx, http.MethodPut, "/firewall", []byte(verdict), &out); err != nil {
+	if err := r.hostBody(ctx, http.MethodPut, "/firewall", []byte(verdict), &out); err != nil {
 		return out, fmt.Errorf("set the firewall: %w", err)
 	}
 	return out, nil
@@ -124,7 +124,7 @@ func (r *Rig) SlowRegistry(ctx context.Context, slow bool) ([]string, error) {
 	var out struct {
 		Waiting []string `json:"waiting"`
 	}
-	if err := r.tell(ctx, http.MethodPut, "/registry", fmt.Appendf(nil, `{"slow":%t}`, slow), &out); err != nil {
+	if err := r.hostBody(ctx, http.MethodPut, "/registry", fmt.Appendf(nil, `{"slow":%t}`, slow), &out); err != nil {
 		return nil, fmt.Errorf("set the registry's speed: %w", err)
 	}
 	return out.Waiting, nil
@@ -133,7 +133,7 @@ func (r *Rig) SlowRegistry(ctx context.Context, slow bool) ([]string, error) {
 // Evidence makes the guest agent of a CVM misbehave from its next boot on; faults is a JSON object of
 // attestsim.Faults.
 func (r *Rig) Evidence(ctx context.Context, cvm, faults string) error {
-	if err := r.tell(ctx, http.MethodPost, "/cvms/"+cvm+"/evidence", []byte(faults), nil); err != nil {
+	if err := r.hostBody(ctx, http.MethodPost, "/cvms/"+cvm+"/evidence", []byte(faults), nil); err != nil {
 		return fmt.Errorf("change the evidence of %s: %w", cvm, err)
 	}
 	return nil
@@ -168,11 +168,11 @@ const maxHostReply = 32 << 20
 
 // host asks the local cloud for data that no real platform has.
 func (r *Rig) host(ctx context.Context, method, path string, into any) error {
-	return r.tell(ctx, method, path, nil, into)
+	return r.hostBody(ctx, method, path, nil, into)
 }
 
-// tell is host with a body.
-func (r *Rig) tell(ctx context.Context, method, path string, body []byte, into any) error {
+// hostBody is host with a body.
+func (r *Rig) hostBody(ctx context.Context, method, path string, body []byte, into any) error {
 	cloud, err := r.Cloud()
 	if err != nil {
 		return err

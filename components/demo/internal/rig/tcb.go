@@ -106,7 +106,7 @@ func lightSlots() (out []string) {
 // Collateral sets the simulated manufacturer's verdicts on its machines: a JSON object in the form
 // of PUT /_local/collateral.
 func (r *Rig) Collateral(ctx context.Context, posture string) error {
-	if err := r.tell(ctx, http.MethodPut, "/collateral", []byte(posture), &struct{}{}); err != nil {
+	if err := r.hostBody(ctx, http.MethodPut, "/collateral", []byte(posture), &struct{}{}); err != nil {
 		return fmt.Errorf("set the collateral: %w", err)
 	}
 	return nil
@@ -115,7 +115,7 @@ func (r *Rig) Collateral(ctx context.Context, posture string) error {
 // UpdateHost gives the host of the local cloud its newer firmware, or takes it away: CVMs show it from their
 // next boot on.
 func (r *Rig) UpdateHost(ctx context.Context, updated bool) error {
-	if err := r.tell(ctx, http.MethodPatch, "/settings", fmt.Appendf(nil, `{"host_updated":%t}`, updated), &struct{}{}); err != nil {
+	if err := r.hostBody(ctx, http.MethodPatch, "/settings", fmt.Appendf(nil, `{"host_updated":%t}`, updated), &struct{}{}); err != nil {
 		return fmt.Errorf("update the host: %w", err)
 	}
 	return nil

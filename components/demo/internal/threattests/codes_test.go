@@ -60,9 +60,9 @@ func packages(t *testing.T) (ours []listed, exports map[string]string) {
 // inText is a code in a text for people, before a colon.
 var inText = regexp.MustCompile(`(?:^|[ :])([A-Z]{2,}(?:_[A-Z]+)+):`)
 
-// beside are words in the form of codes that are no codes of the contract: answers of the mesh's
+// notCodes are words in the form of codes that are no codes of the contract: answers of the mesh's
 // own calls, and the report of a panic, which refuses nothing.
-var beside = map[string]bool{"OTHER_COORDINATOR": true, "AGENT_NOT_CONNECTED": true, "INTERNAL_ERROR": true}
+var notCodes = map[string]bool{"OTHER_COORDINATOR": true, "AGENT_NOT_CONNECTED": true, "INTERNAL_ERROR": true}
 
 // TestCodesAreOnTheList: every constant that any part uses as a code, or writes in
 // front of a message, is on the closed list and has a class.
@@ -101,7 +101,7 @@ func TestCodesAreOnTheList(t *testing.T) {
 				continue
 			}
 			for _, m := range inText.FindAllStringSubmatch(value, -1) {
-				if code := policy.Code(m[1]); !beside[m[1]] {
+				if code := policy.Code(m[1]); !notCodes[m[1]] {
 					used[code] = true
 					known(t, code, at)
 				}

@@ -44,11 +44,11 @@ func keeping(s group.Spec, there client.Group, own ...group.Spec) (group.Spec, e
 		return s, nil
 	}
 	_, err := allOf(there)
-	return beside(s, kept), err
+	return withStored(s, kept), err
 }
 
-// beside returns a spec with the stored settings of other resources behind its own.
-func beside(s group.Spec, others []group.InstanceSettings) group.Spec {
+// withStored returns a spec with the stored settings of other resources behind its own.
+func withStored(s group.Spec, others []group.InstanceSettings) group.Spec {
 	s.Instances = slices.Concat(s.Instances, others)
 	return s
 }
