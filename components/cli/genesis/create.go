@@ -208,7 +208,7 @@ func lead(ctx context.Context, o Options, c client.Context) error {
 		return err
 	}
 	defer cl.Close()
-	last := errors.New("nobody leads")
+	last := errors.New("no coordinator leads")
 	for {
 		attempt, cancel := context.WithTimeout(ctx, 15*time.Second)
 		info, err := cl.Cluster(attempt)
@@ -224,7 +224,7 @@ func lead(ctx context.Context, o Options, c client.Context) error {
 			last = err
 		}
 		if !pause(ctx, o.Poll) {
-			return fmt.Errorf("the coordinators run but nobody leads yet: %w; last answer: %w", context.Cause(ctx), last)
+			return fmt.Errorf("the coordinators run but none leads yet: %w; last answer: %w", context.Cause(ctx), last)
 		}
 	}
 }

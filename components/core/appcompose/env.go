@@ -192,5 +192,5 @@ func SplitNames(text string) []string {
 }
 
 func beyondText(name string) string {
-	return fmt.Sprintf("names %.80q, which is neither in the env of what is to run nor one of Cadre's locators", name)
+	return fmt.Sprintf("names %.80q, which is neither in the Revision's env nor one of Cadre's locators", name)
 }

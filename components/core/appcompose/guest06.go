@@ -25,7 +25,7 @@ var (
 // requirements make the guest refuse to boot; none may take a check away.
 func requirements(j *judge, k key, value json.RawMessage) {
 	if version := string(bytes.TrimSpace(j.fields["manifest_version"])); version != `"3"` {
-		j.add(k.name, "stands in a document whose manifest_version is not \"3\", and a guest image 0.5 would ignore it", `write manifest_version "3"`)
+		j.add(k.name, "occurs in a document whose manifest_version is not \"3\", and a guest image 0.5 would ignore it", `write manifest_version "3"`)
 	}
 	for name, v := range j.object(k.name, value) {
 		path := k.name + "." + name

@@ -119,7 +119,7 @@ func (j *judge) unknown(name string) {
 			return
 		}
 	}
-	j.add(name, "is not on the list of keys that Cadre accepts", "leave it out; a later dstack may read it, and nobody has judged what it does")
+	j.add(name, "is not on the list of keys that Cadre accepts", "leave it out; a later dstack may read it, and Cadre has not judged its effect")
 }
 
 // gatewayTwice: dstack takes either name for the setting, so two different values would mislead a

@@ -82,7 +82,7 @@ func Oddities(raw []byte) []string {
 		out = append(out, "begins with a byte order mark, which is hashed too: save without it")
 	}
 	if bytes.HasSuffix(raw, []byte("\n")) {
-		out = append(out, "ends with a newline, which is hashed too: editors add one that was never delivered")
+		out = append(out, "ends with a newline, which is hashed too: editors add a newline that was never delivered")
 	}
 	if bytes.Contains(raw, []byte("\r\n")) {
 		out = append(out, "has Windows newlines (CR LF), which are hashed too: was the file changed in transfer?")

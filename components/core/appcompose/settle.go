@@ -67,7 +67,7 @@ func (w Want) Judge(raw []byte) []Problem {
 		add("name", fmt.Sprintf("is %.80q, must be %q", got.Name, w.Name))
 	}
 	if got.Compose != Marked(w.Compose) {
-		add("docker_compose_file", "is not the compose text of what is to run")
+		add("docker_compose_file", "is not the compose text of the Revision")
 	}
 	if name := Beyond(got.Envs, w.Envs, w.Locators); name != "" {
 		add("allowed_envs", beyondText(name))

@@ -27,7 +27,7 @@ func Check(id string) error {
 		return fmt.Errorf("cluster ID %.80q: want %d lower-case hex characters", id, 2*Size)
 	}
 	if [Size]byte(raw) == [Size]byte{} {
-		return errors.New("cluster ID of zeros only: nobody founds that one; take it from the cluster's context")
+		return errors.New("cluster ID of zeros only: no coordinator draws it; take the ID from the cluster's context")
 	}
 	return nil
 }

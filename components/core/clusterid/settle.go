@@ -54,11 +54,11 @@ func Settle(ordinal, replicas int, pinned string, answers Answers) (Step, error)
 	case len(ids) == 1:
 		return Step{Join: ids[0]}, nil
 	case pinned != "":
-		return Step{Wait: fmt.Sprintf("a coordinator of cluster ID %s, which the measured trust file names: none that answers knows it, and with that name in it none is founded anew", pinned)}, nil
+		return Step{Wait: fmt.Sprintf("a coordinator of cluster ID %s, which the measured trust file names: no answering coordinator has it, and with that name in the trust file none draws a new ID", pinned)}, nil
 	case ordinal != Founder:
 		return Step{Wait: "a coordinator that knows the cluster ID; at the first start " + coordinator(Founder) + " makes it"}, nil
 	case len(silent) > 0:
-		return Step{Wait: "an answer from " + strings.Join(silent, ", ") + ": one that is silent may know the cluster's cluster ID"}, nil
+		return Step{Wait: "an answer from " + strings.Join(silent, ", ") + ": a coordinator without an answer may have the cluster ID"}, nil
 	}
 	return Step{Found: true}, nil
 }

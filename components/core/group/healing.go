@@ -187,11 +187,11 @@ func (v *validator) healing(s Spec) {
 		path := fmt.Sprintf("%s.on[%d]", policy, i)
 		switch {
 		case on == hostReboot:
-			v.add(path, "", "%q is not told apart by any platform: use %q, which a reboot of the host shows as", on, OnExit)
+			v.add(path, "", "%q is not reported by any platform: use %q, which a reboot of the host shows as", on, OnExit)
 		case on != OnUnhealthy && on != OnExit && on != OnAlways && on != OnNever:
 			v.add(path, "", "%q is unknown: use %q, %q, %q or %q", on, OnUnhealthy, OnExit, OnAlways, OnNever)
 		case len(p.On) > 1 && (on == OnAlways || on == OnNever):
-			v.add(path, "", "%q stands alone: remove it, or the others", on)
+			v.add(path, "", "%q excludes the others: remove it, or the others", on)
 		case slices.Contains(p.On[:i], on):
 			v.add(path, "", "%q stands twice", on)
 		}

@@ -12,7 +12,7 @@ func EditWarnings(old, next Spec) []string {
 		return nil
 	}
 	return []string{"bootstrap_read_once: Patroni reads bootstrap (bootstrap.dcs, bootstrap.initdb) only when it founds the cluster, so that this edit updates the members and changes nothing in a cluster that runs: " +
-		"change what stands in bootstrap.dcs by PATCH /config of Patroni's REST API (patronictl edit-config), or by postgresql.parameters what each member decides for itself"}
+		"change the settings of bootstrap.dcs by PATCH /config of Patroni's REST API (patronictl edit-config), or each member's own settings by postgresql.parameters"}
 }
 
 // yamlBlock returns the lines below the first line that is key, without empty lines and comments;

@@ -61,7 +61,7 @@ func ProblemsIn(s Spec, field string) []Problem {
 func Warnings(s Spec) []string {
 	var out []string
 	if s.Replicas == 1 {
-		out = append(out, "will_interrupt: a group of one has nobody to take over, so each update interrupts it (R18)")
+		out = append(out, "will_interrupt: a group of one has no member to take over, so each update interrupts it (R18)")
 	}
 	if HasVoters(s) && s.Replicas == 2 && s.UpdatePolicy.Interruption == InterruptionAllow {
 		out = append(out, "will_interrupt: of two voters each update loses quorum; three voters would not (R19)")
@@ -70,7 +70,7 @@ func Warnings(s Spec) []string {
 		out = append(out, fmt.Sprintf("even_voters: %d voters tolerate no more failures than %d (R19)", s.Replicas, s.Replicas-1))
 	}
 	if h := s.AutoHealing; h != nil && h.Replace == ReplaceAuto && s.Replicas == 1 && HasDriver(s) {
-		out = append(out, fmt.Sprintf("no_data_source: auto_healing_policies.replace is %q, and a group of one has nobody whose data another CVM could get: it is not replaced by itself (R46)", ReplaceAuto))
+		out = append(out, fmt.Sprintf("no_data_source: auto_healing_policies.replace is %q, and a group of one has no other member with its data for a new CVM: it is not replaced automatically (R46)", ReplaceAuto))
 	}
 	ordinals := s.Ordinals() // once: both lists may be long
 	for _, one := range s.Instances {

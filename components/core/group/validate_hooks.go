@@ -137,7 +137,7 @@ func (v *validator) ttl(path string, c HealthCheck) {
 		{"healthy_threshold", c.HealthyThreshold}, {"unhealthy_threshold", c.UnhealthyThreshold},
 	} {
 		if field.value != 0 {
-			v.add(path+"."+field.name, "", "does nothing in a ttl check, which the workload answers by itself: remove it, and say with ttl.ttl_sec how long a word holds")
+			v.add(path+"."+field.name, "", "does nothing in a ttl check, which the workload reports itself: remove it, and set with ttl.ttl_sec how long a report is valid")
 		}
 	}
 }

@@ -39,7 +39,7 @@ func (v *validator) actions(p UpdatePolicy) {
 	known := UpdateActions()
 	switch {
 	case p.MinimalAction == ActionReplace:
-		v.add(least, "R131", "is %s: updates keep each Slot's identity and disk; use %s at most, and `cadre instance replace` where a disk is to be given up", ActionReplace, ActionRestart)
+		v.add(least, "R131", "is %s: updates keep each Slot's identity and disk; use %s at most, and `cadre instance replace` where a disk may be lost", ActionReplace, ActionRestart)
 	case !slices.Contains(known, p.MinimalAction):
 		v.add(least, "", "%q is unknown: use %s, %s or %s", p.MinimalAction, ActionNone, ActionRefresh, ActionRestart)
 	}
@@ -54,7 +54,7 @@ func (v *validator) actions(p UpdatePolicy) {
 func (v *validator) budget(s Spec) {
 	p := s.UpdatePolicy
 	const fixed, percent = "update_policy.max_unavailable_fixed", "update_policy.max_unavailable_percent"
-	const alone = "and 0 only beside max_surge_fixed or max_surge_percent"
+	const alone = "and 0 only together with max_surge_fixed or max_surge_percent"
 	if p.MaxUnavailableFixed != nil && p.MaxUnavailablePercent != nil {
 		v.add(fixed, "", "and max_unavailable_percent are both set: keep one")
 	}

@@ -101,7 +101,7 @@ func (v *validator) routes(s Spec) {
 // routeName rejects names that have another meaning where routes are dialled.
 func (v *validator) routeName(path string, s Spec, name string) {
 	if name == "localhost" || name == consulService || strings.HasSuffix(name, proxySuffix) {
-		v.add(path, "", "the name stands for something else in every CVM: use another")
+		v.add(path, "", "the name has another meaning in every CVM: use another")
 	}
 	if g, _, err := ParseSlot(name); err == nil {
 		v.add(path, "", "reads as the name of a slot of group %q, which members dial by it: use another", g)
@@ -121,7 +121,7 @@ func (v *validator) role(path, role string, published bool, kind string) {
 			v.add(path, "", "%q %s", role, p)
 		}
 		if role == AnyRole {
-			v.add(path, "", "%q stands for all roles: leave role out for any member", role)
+			v.add(path, "", "%q means all roles: leave role out for any member", role)
 		}
 	case role != "leader" && role != "follower" && role != "learner":
 		v.add(path, "", "%q is no role: use leader, follower or learner, or a registration of owner %q, which may publish any", role, OwnerWorkload)
@@ -149,7 +149,7 @@ func (v *validator) pooler(path string, r Route) {
 		v.add(path+".pooler_users", "", "is for routes with a pooler only")
 	case len(r.PoolerUsers) == 0 && r.Pooler != "":
 		// A pooler rejects unknown users, also users that the database accepts.
-		v.add(path+".pooler_users", "", `names nobody, so nobody could log in: name each user, with its secret or with ""`)
+		v.add(path+".pooler_users", "", `names no user, so no client could log in: name each user, with its secret or with ""`)
 	}
 	if n := len(r.PoolerUsers); n > MaxPoolerUsers {
 		v.add(path+".pooler_users", "", "there are %d, at most %d are allowed", n, MaxPoolerUsers)

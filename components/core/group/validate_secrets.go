@@ -10,7 +10,7 @@ func (v *validator) secrets(s Spec) {
 		v.add("secret", "", "has %d secrets, at most %d are allowed", len(s.Secrets), maxSecrets)
 	}
 	if len(s.Secrets) > 0 && s.Name == clusterSecrets {
-		v.add("secret", "", "the group %q may declare none: in the records the name stands for the whole cluster; rename the group", s.Name)
+		v.add("secret", "", "the group %q may declare none: in the records the name means the whole cluster; rename the group", s.Name)
 	}
 	seen := map[string]bool{}
 	for _, one := range s.Secrets {
@@ -28,7 +28,7 @@ func (v *validator) secrets(s Spec) {
 			v.add(path+".owner", "", "%q is not an owner: use numbers, \"uid\" or \"uid:gid\", e.g. \"999:999\"", one.Owner)
 		}
 		if _, ok := one.FileMode(); !ok {
-			v.add(path+".mode", "TOK-16", "%q is not a mode for a secret: use 0400, 0600, 0440, 0640 or 0660, which nobody else can read", one.Mode)
+			v.add(path+".mode", "TOK-16", "%q is not a mode for a secret: use 0400, 0600, 0440, 0640 or 0660, which other users cannot read", one.Mode)
 		}
 		if _, ok := one.Every(); !ok {
 			v.add(path+".rotate", "", "%q is neither %q nor a duration from %s to %s, e.g. \"720h\"", one.Rotate, RotateManual, minRotate, maxRotate)

@@ -178,12 +178,12 @@ func TestR15a_ZeroIsInTheRange(t *testing.T) {
 		}
 		c.set(&s.UpdatePolicy, -1)
 		got := problems(t, s)
-		if len(got) != 1 || !strings.HasPrefix(got[0], c.path+": ") || !strings.Contains(got[0], "0 only beside max_surge_fixed or max_surge_percent") {
+		if len(got) != 1 || !strings.HasPrefix(got[0], c.path+": ") || !strings.Contains(got[0], "0 only together with max_surge_fixed or max_surge_percent") {
 			t.Errorf("%s = -1: %v", c.path, got)
 		}
 		for _, f := range Fields() {
-			if f.Path == c.path && !strings.Contains(f.Range, "0 only beside") {
-				t.Errorf("%s is told to be %s", c.path, f.Range)
+			if f.Path == c.path && !strings.Contains(f.Range, "0 only together with") {
+				t.Errorf("%s is documented as %s", c.path, f.Range)
 			}
 		}
 	}

@@ -74,7 +74,7 @@ func (c Contest) Why(slot string) string {
 	if !c.Held() {
 		return ""
 	}
-	return fmt.Sprintf("the slot changed its holder %d times without an operation while two boots of its instance were alive (boot %.12s was seen beside a holder): "+
+	return fmt.Sprintf("the slot changed its holder %d times without an operation while two boots of its instance were alive (boot %.12s was seen at the same time as a holder): "+
 		"it is held for the present one until `cadre admission clear-conflict %s` or a restart by Cadre", c.Changes, c.Rival, slot)
 }
 

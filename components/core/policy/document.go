@@ -51,7 +51,7 @@ func (d Document) Text() ([]byte, error) {
 		return nil, fmt.Errorf("unpack app-compose.json: %w", err)
 	}
 	if hash := appcompose.Hash(text); hash != d.ComposeHash {
-		return nil, fmt.Errorf("the record's text hashes to %s, not to %.64s: somebody edited it", hash, d.ComposeHash)
+		return nil, fmt.Errorf("the record's text hashes to %s, not to %.64s: the record was edited", hash, d.ComposeHash)
 	}
 	return text, nil
 }

@@ -237,13 +237,13 @@ func (e Explanation) next(code Code) []string {
 	case CodePeerRevoked:
 		out = append(out,
 			fmt.Sprintf("if the instance is sound after all: `cadre admission unrevoke instance %s`", e.BoundInstance),
-			"otherwise have the slot filled anew: delete its CVM on the platform (with its disk), then the slot's record")
+			"otherwise have the slot filled again: delete its CVM on the platform (with its disk), then the slot's record")
 	case CodeKMSPolicyMismatch:
 		out = append(out, "have the CVM made with the pinned key provider; if the provider was revoked by mistake: `cadre admission unrevoke key-provider ID`")
 	case CodeRevisionNotAllowed:
 		out = append(out, fmt.Sprintf("`cadre rollout status %s` says which revision the slot is to run; if one was revoked by mistake: `cadre admission unrevoke revision ID`", e.Group))
 	case CodeReattestRequired:
-		out = append(out, "nothing: the agent shows new evidence by itself; if it does not, look at its log")
+		out = append(out, "nothing: the agent shows new evidence automatically; if it does not, look at its log")
 	case CodeTCBOutOfDate, CodeTCBAdvisoryBlocked:
 		out = append(out, "have the host updated, or give it time in the trust file: `tcb.grace_days`, or an exception with an expiry; where it allows that, `cadre admission tcb grant` does it at once")
 	case CodeInstanceConflict, CodeIncarnationStale:
@@ -260,7 +260,7 @@ func (e Explanation) next(code Code) []string {
 		}
 	}
 	if e.ChainProblem != "" {
-		out = append(out, "somebody edited the decisions of the slot: compare them with the coordinators' logs, which carry each digest")
+		out = append(out, "the decisions of the slot were edited: compare them with the coordinators' logs, which carry each digest")
 	}
 	return out
 }

@@ -100,7 +100,7 @@ func reappraisal(a Admission, sp SlotPolicy, ip ImagePolicy, now time.Time) []Fi
 		return []Finding{{Name: "boot", Code: CodeRenewDenied, Message: "no boot holds the slot"}}
 	}
 	if c.ComposeHash == "" || c.InstanceID == "" {
-		return []Finding{{Name: "evidence", Code: CodeReattestRequired, Message: "what the boot proved is not recorded"}}
+		return []Finding{{Name: "evidence", Code: CodeReattestRequired, Message: "the boot's evidence is not recorded"}}
 	}
 	if c.TCB.Status == "" {
 		// A record from before machines were judged: new evidence would be judged.

@@ -162,9 +162,9 @@ func (m CollateralWatermark) Lowered(l CollateralLowering, now time.Time) (Colla
 	case l.FMSPC != m.FMSPC || l.Reason == "" || l.By == "":
 		return m, errors.New("fmspc, reason and by must say which mark is lowered, why and by which operator")
 	case l.TCBEvaluation == 0 || l.QEEvaluation == 0:
-		return m, errors.New("tcb_evaluation and qe_evaluation must name the lowest number that is to be accepted")
+		return m, errors.New("tcb_evaluation and qe_evaluation must name the lowest accepted number")
 	case l.TCBEvaluation >= m.TCBEvaluation && l.QEEvaluation >= m.QEEvaluation:
-		return m, fmt.Errorf("evaluation numbers %d and %d are not below those that are kept, %d and %d", l.TCBEvaluation, l.QEEvaluation, m.TCBEvaluation, m.QEEvaluation)
+		return m, fmt.Errorf("evaluation numbers %d and %d are not below the present ones, %d and %d", l.TCBEvaluation, l.QEEvaluation, m.TCBEvaluation, m.QEEvaluation)
 	}
 	until := now.Add(maxPermit)
 	if m.TCBUntil.After(now) && m.QEUntil.After(now) {

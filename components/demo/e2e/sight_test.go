@@ -34,7 +34,7 @@ func (c *cluster) look(t *testing.T) sight {
 			return err
 		}
 		if info.GetLeader() == "" {
-			return errors.New("nobody leads")
+			return errors.New("no coordinator leads")
 		}
 		s.term, s.leader = info.GetTerm(), info.GetLeader()
 		return nil

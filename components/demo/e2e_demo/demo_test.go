@@ -161,6 +161,6 @@ func leader(ctx context.Context, t *testing.T, r *rig.Rig) string {
 			return m.Slot
 		}
 	}
-	t.Fatal("nobody leads")
+	t.Fatal("no coordinator leads")
 	return ""
 }

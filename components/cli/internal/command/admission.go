@@ -16,9 +16,9 @@ import (
 
 func (a *App) admissionCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "admission", Short: "Admission: who is in on what evidence, and who may be",
-		Long: `Who holds each slot, what its evidence proved, and what operators decided about it:
-approvals of revisions, revocations, the security floor.
+		Use: "admission", Short: "Admission: admitted boots, their evidence, and the admission policy",
+		Long: `The holder of each slot, its evidence, and the operators' decisions: approvals of
+revisions, revocations, the security floor.
 
 An approval, a revocation and a floor are keys below control/ in Consul KV; these
 commands write them with your own token.`,
@@ -29,10 +29,11 @@ commands write them with your own token.`,
 
 func (a *App) admissionList() *cobra.Command {
 	return &cobra.Command{
-		Use: "list [GROUP]", Aliases: []string{"ls"}, Short: "List each slot's boot, revision, evidence and how long it lasts", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeGroup,
-		Long: `STATE is admitted; re-attest (the boot has to show new evidence, which it does by
-itself); denied (its credentials will not be renewed: WHY tells); expired; or none.
-RE-ATTEST is when credentials are not renewed any more without new evidence.`,
+		Use: "list [GROUP]", Aliases: []string{"ls"}, Short: "List each slot's boot, revision, evidence and expiry", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeGroup,
+		Long: `STATE is admitted; re-attest (the boot must show new evidence, which its agent does
+automatically); denied (the coordinators will not renew its credentials, for the reason in
+WHY); expired; or none. From RE-ATTEST on the coordinators renew no credentials without new
+evidence.`,
 		Example: "  cadre admission list\n  cadre admission list postgres -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(cl *client.Client) error {
@@ -48,10 +49,10 @@ RE-ATTEST is when credentials are not renewed any more without new evidence.`,
 
 func (a *App) admissionExplain() *cobra.Command {
 	return &cobra.Command{
-		Use: "explain SLOT", Short: "Say why a slot's boot is admitted or not, and what you can do", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
-		Long: `Shows the checks of the last decision, what the present evidence comes to under the
-policy of now, the revisions that the slot may run, the approvals, revocations and
-floor that apply, the last decisions, and what to do next.`,
+		Use: "explain SLOT", Short: "Explain why a slot's boot is admitted or not, and list the ways out", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
+		Long: `Shows the checks of the last decision, the verdict on the present evidence under the
+present policy, the revisions that the slot may run, the approvals, revocations and floor
+that apply, the last decisions, and the next steps.`,
 		Example: "  cadre admission explain postgres-1",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(cl *client.Client) error {
@@ -72,14 +73,14 @@ func (a *App) admissionApprove() *cobra.Command {
 	var note, group string
 	var withdraw bool
 	c := &cobra.Command{
-		Use: "approve REVISION", Short: "Let a revision be rolled out", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeTarget,
+		Use: "approve REVISION", Short: "Approve a revision for rollout", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeTarget,
 		Long: `Approves a revision of a group with update_policy { require_approval = true }. Its
-compose file must name each image by digest and contain no variable where it counts;
-otherwise the approval is refused with IMAGE_NOT_PINNED.
+compose file must name each image by digest, and contain no variable that decides about the
+code; otherwise the coordinators reject the approval with IMAGE_NOT_PINNED.
 
-What is approved is the revision as one compose hash, which is printed; "cadre admission
-app-compose" shows the document that it is of. The revision measured as anything else
-waits for another approval.
+An approval covers the revision with one compose hash, which the command prints; "cadre
+admission app-compose" shows the document of that hash. The revision with another hash needs
+another approval.
 
 ` + revisionHelp,
 		Example: "  cadre admission approve 1a2b3c4d --note \"reviewed in CHG-1234\"\n  cadre admission approve postgres#7",
@@ -93,9 +94,9 @@ waits for another approval.
 			})
 		},
 	}
-	c.Flags().StringVar(&note, "note", "", "what you looked at, for the record")
+	c.Flags().StringVar(&note, "note", "", "the reviewed content, for the record")
 	c.Flags().StringVar(&group, "group", "", "group of the revision, where several have it")
-	c.Flags().BoolVar(&withdraw, "withdraw", false, "take the approval back: running instances keep their credentials until these end")
+	c.Flags().BoolVar(&withdraw, "withdraw", false, "withdraw the approval: running instances keep their credentials until these expire")
 	completeOr(c.RegisterFlagCompletionFunc("group", a.completeGroup))
 	return c
 }
@@ -105,8 +106,8 @@ func (a *App) admissionAppCompose() *cobra.Command {
 	c := &cobra.Command{
 		Use: "app-compose REVISION", Short: "Print the app-compose.json that a revision is measured with", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeTarget,
 		Long: `Prints the document that was judged before its hash was allowed for any slot, byte by
-byte: the SHA-256 of what is printed is the compose hash. Before any platform was asked
-about the revision it is what Cadre would send.
+byte: the SHA-256 of the output is the compose hash. Until a platform has answered for the
+revision, the output is the document that Cadre would send.
 
 ` + revisionHelp,
 		Example: "  cadre admission app-compose postgres#7 | jq .\n  cadre admission app-compose 1a2b3c4d > app-compose.json && cadre compose lint app-compose.json",
@@ -131,7 +132,7 @@ about the revision it is what Cadre would send.
 
 func approvalText(s render.Style, done client.Approval, withdrawn bool) string {
 	name := fmt.Sprintf("revision %s of group %s", render.Number(done.Revision, done.Number), done.Group)
-	text := name + " is approved as compose hash " + done.ComposeHash + "; the rollout goes on by itself: `cadre rollout watch " + done.Group + "`\n"
+	text := name + " is approved as compose hash " + done.ComposeHash + "; the rollout continues automatically: `cadre rollout watch " + done.Group + "`\n"
 	switch {
 	case withdrawn && done.Changed:
 		text = "the approval of " + name + " is taken back: no boot of it is admitted any more\n"
@@ -156,12 +157,12 @@ const revocationHelp = `
 func (a *App) admissionRevoke() *cobra.Command {
 	var reason, confirm string
 	c := &cobra.Command{
-		Use: "revoke instance|revision|key-provider ID", Short: "Shut an instance, a revision or a key provider out, at once", Args: cobra.ExactArgs(2), ValidArgsFunction: a.completeRevocation,
-		Long: `Refuses admission and renewal at once, on every coordinator and without a leader; the
-leader takes tokens back and ends sessions of whoever holds a slot.
+		Use: "revoke instance|revision|key-provider ID", Short: "Revoke an instance, a revision or a key provider, at once", Args: cobra.ExactArgs(2), ValidArgsFunction: a.completeRevocation,
+		Long: `Every coordinator refuses admission and renewal at once, also without a leader. The leader
+revokes the tokens and ends the sessions of the boots that hold a slot.
 ` + revocationHelp + `
 
-Without --confirm it only says what would be cut off.`,
+Without --confirm the command only lists the boots that would be evicted.`,
 		Example: "  cadre admission revoke instance postgres-1 --reason \"disk image leaked\" --confirm postgres-1\n  cadre admission revoke revision postgres#4 --reason CVE-2026-1 --confirm postgres#4",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			kind, ok := revocationWords[args[0]]
@@ -169,7 +170,7 @@ Without --confirm it only says what would be cut off.`,
 			case !ok:
 				return usagef("%q cannot be revoked: use instance, revision or key-provider", args[0])
 			case strings.TrimSpace(reason) == "":
-				return usagef("--reason is missing: whoever finds it revoked will look for it")
+				return usagef("--reason is missing: the revocation shows it")
 			}
 			act := func(ctx context.Context, cl *client.Client, dryRun bool) (client.CutOff, error) {
 				return cl.Revoke(ctx, kind, args[1], reason, dryRun)
@@ -182,16 +183,15 @@ Without --confirm it only says what would be cut off.`,
 			})
 		},
 	}
-	c.Flags().StringVar(&reason, "reason", "", "why, for whoever finds it revoked (required)")
+	c.Flags().StringVar(&reason, "reason", "", "reason, which the revocation shows (required)")
 	c.Flags().StringVar(&confirm, "confirm", "", "ID once more, to say that you mean it")
 	return c
 }
 
 func (a *App) admissionUnrevoke() *cobra.Command {
 	return &cobra.Command{
-		Use: "unrevoke instance|revision|key-provider ID", Short: "Take a revocation back", Args: cobra.ExactArgs(2), ValidArgsFunction: a.completeRevocation,
-		Long: `What was cut off is not let in by this: it has to attest again, which its agent does
-by itself.
+		Use: "unrevoke instance|revision|key-provider ID", Short: "Remove a revocation", Args: cobra.ExactArgs(2), ValidArgsFunction: a.completeRevocation,
+		Long: `An evicted boot must attest again to be admitted, which its agent does automatically.
 ` + revocationHelp,
 		Example: "  cadre admission unrevoke instance postgres-1",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -251,15 +251,15 @@ func (a *App) admissionFloor() *cobra.Command {
 	var reason, confirm, before string
 	var all bool
 	c := &cobra.Command{
-		Use: "floor GROUP REVISION|#N", Short: "Shut out every revision older than one, for good", Args: cobra.MaximumNArgs(2), ValidArgsFunction: a.completeGroup,
-		Long: `Raises the security floor of a group: older revisions, and any that measure the same as
-an older one, are not admitted any more, are cut off where they run, and cannot be
-rolled out. A floor never falls: a lower one is refused here and changes nothing as a
-KV edit.
+		Use: "floor GROUP REVISION|#N", Short: "Refuse every revision older than one, permanently", Args: cobra.MaximumNArgs(2), ValidArgsFunction: a.completeGroup,
+		Long: `Raises the security floor of a group. Older revisions, and revisions with the same
+measurement as an older one, are not admitted, are evicted where they run, and cannot be
+rolled out. A floor never falls: this command rejects a lower one, and a lower one in the KV
+store has no effect.
 
---all --before TIME is for every group: content that the cluster first saw before then.
+--all --before TIME covers every group: content that the cluster first saw before then.
 
-Without --confirm it only says what would be cut off.`,
+Without --confirm the command only lists the boots that would be evicted.`,
 		Example: "  cadre admission floor postgres '#7' --reason CVE-2026-1 --confirm postgres\n  cadre admission floor --all --before 2026-05-01T00:00:00Z --reason \"leaked signing key\" --confirm all",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var at time.Time

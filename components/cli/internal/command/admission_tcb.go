@@ -27,7 +27,7 @@ token. It counts when the leader has put it into the chain that "list" shows.`,
 
 func (a *App) tcbList() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List exceptions, what is kept of collateral, and who decided what", Args: cobra.NoArgs,
+		Use: "list", Aliases: []string{"ls"}, Short: "List exceptions, the accepted collateral, and the operators' decisions", Args: cobra.NoArgs,
 		Example: "  cadre admission tcb list",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withClient(func(cl *client.Client) error {
@@ -55,7 +55,7 @@ refused. Revoked machines are never let in.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case strings.TrimSpace(reason) == "":
-				return usagef("--reason is missing: it stands in the chain for whoever looks")
+				return usagef("--reason is missing: the chain of decisions shows it")
 			case length <= 0:
 				return usagef("--for is missing: an exception must end, for example --for 240h")
 			}
@@ -113,9 +113,9 @@ import the newer bundle where you can.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case strings.TrimSpace(reason) == "":
-				return usagef("--reason is missing: it stands in the chain for whoever looks")
+				return usagef("--reason is missing: the chain of decisions shows it")
 			case evaluation == 0:
-				return usagef("--evaluation is missing: name the lowest number that is to be accepted; `cadre admission tcb list` has the kept one")
+				return usagef("--evaluation is missing: name the lowest accepted number; `cadre admission tcb list` has the present one")
 			}
 			return a.withClient(func(cl *client.Client) error {
 				changed, err := cl.LowerCollateral(cmd.Context(), args[0], evaluation, reason)

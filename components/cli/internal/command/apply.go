@@ -54,7 +54,7 @@ type applied struct {
 func (a *App) groupApply() *cobra.Command {
 	var f applyFlags
 	c := &cobra.Command{
-		Use: "apply FILE...", Short: "Make groups what the files say", Args: cobra.MinimumNArgs(1),
+		Use: "apply FILE...", Short: "Apply the groups of the files", Args: cobra.MinimumNArgs(1),
 		Long: `Validates the files, shows what changes and what the leader would do, and writes
 the specs. The rollout is the leader's work: it goes on whether or not this
 program waits. The write is refused if somebody changed the spec since it was read.
@@ -66,7 +66,7 @@ group that would lose disks is confirmed by its own name; until all are, none is
 		Example: "  cadre group apply postgres.hcl --wait\n  cadre group apply web.hcl --delete-disks --reason \"half the load is gone\" --confirm web",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.deleteDisks && !f.dryRun && strings.TrimSpace(f.reason) == "" {
-				return usagef("--reason is missing: --delete-disks is for good, and whoever misses the data will look for it")
+				return usagef("--reason is missing: --delete-disks is permanent, and the record shows its reason")
 			}
 			groups, err := f.read(args)
 			if err != nil {
@@ -81,7 +81,7 @@ group that would lose disks is confirmed by its own name; until all are, none is
 	c.Flags().StringVar(&f.reason, "reason", "", "with --delete-disks: why, for the record")
 	f.sure.bindEach(c, "with --delete-disks: each GROUP that loses disks")
 	c.Flags().BoolVar(&f.wait, "wait", false, "wait until every slot proved the target and is available; fail with the rollout's reason")
-	c.Flags().DurationVar(&f.timeout, "timeout", 30*time.Minute, "how long --wait waits; the rollout goes on after it")
+	c.Flags().DurationVar(&f.timeout, "timeout", 30*time.Minute, "how long --wait waits; the rollout continues after it")
 	return c
 }
 
@@ -215,7 +215,7 @@ func (a *App) waitFor(ctx context.Context, cl *client.Client, one *applied, time
 		a.print(fmt.Sprintf("group %s: every slot in scope runs revision %s and is available\n", one.Group, format.Short(one.To)))
 	case errors.Is(err, context.DeadlineExceeded):
 		one.Waited = "timeout"
-		return latef("group %s: not complete after %s; the rollout goes on, see `cadre rollout status %s`", one.Group, timeout, one.Group)
+		return latef("group %s: not complete after %s; the rollout continues, see `cadre rollout status %s`", one.Group, timeout, one.Group)
 	default:
 		one.Waited = err.Error()
 		return explain(err, one.Group)

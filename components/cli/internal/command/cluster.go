@@ -114,7 +114,7 @@ then kept here.`,
 				}
 				if old != "" && old != got.CAPEM && !again {
 					return &client.Error{Kind: client.Untrusted, Doing: "connect to " + c.Cluster, Message: "the coordinators prove another CA than the one in the context",
-						Hint: "if they were made anew, accept it with --reattest"}
+						Hint: "if the cluster was created again, accept it with --reattest"}
 				}
 				c.CAPEM, c.ClusterID = got.CAPEM, got.ClusterID
 				a.say(fmt.Sprintf("%s is proven: cluster ID %s, compose hash %s", got.Slot, got.ClusterID, got.Claims.ComposeHash))
@@ -170,7 +170,7 @@ type clusterView struct {
 
 func (a *App) clusterCA() *cobra.Command {
 	return &cobra.Command{
-		Use: "ca", Short: "Print the pinned cluster CA, PEM: what a rendezvous server needs to know of a cluster", Args: cobra.NoArgs,
+		Use: "ca", Short: "Print the pinned cluster CA, PEM, for the configuration of a rendezvous server", Args: cobra.NoArgs,
 		Long: `Prints the certificate of the cluster's CA, as the coordinators proved it and the
 context has pinned it. A rendezvous server takes members of the cluster in when it
 finds this as <cluster>.pem in its --roots folder.`,
@@ -191,7 +191,7 @@ finds this as <cluster>.pem in its --roots folder.`,
 
 func (a *App) clusterStatus() *cobra.Command {
 	return &cobra.Command{
-		Use: "status", Short: "Show the coordinators, as they and the platform say, and machines that are not up to date for long", Args: cobra.NoArgs,
+		Use: "status", Short: "Show the coordinators' and the platform's view of the coordinators, and machines that will be out of date", Args: cobra.NoArgs,
 		Long: `Shows the coordinators, and a line for each member whose machine Intel calls out of date:
 in how many days it ends and why. A member whose machine Intel's early set calls out of
 date already has a line with the date on which the standard set is expected to follow.

@@ -240,7 +240,7 @@ func TestExitCodes(t *testing.T) {
 		{ExitRefused, []string{"rollout", "pause", "worker"}, "Permission denied"},
 		{ExitError, []string{"rollout", "resume", "worker"}, "it broke"},
 		{ExitRefused, []string{"group", "validate", bad}, "bad.hcl:2: Unknown argument"},
-		{ExitTimeout, []string{"rollout", "watch", "worker", "--timeout", "1s"}, "it goes on"},
+		{ExitTimeout, []string{"rollout", "watch", "worker", "--timeout", "1s"}, "the rollout continues"},
 	} {
 		if code, out := b.run(c.args...); code != c.want || !strings.Contains(out, c.says) {
 			t.Errorf("%v: exit %d, want %d and %q:\n%s", c.args, code, c.want, c.says, out)
@@ -288,7 +288,7 @@ func TestApply(t *testing.T) {
 		t.Errorf("failed rollout: exit %d\n%s", code, out)
 	}
 	b.OnApply = lead(operation.Running, "")
-	if code, out = b.run("group", "apply", b.file("c", "10"), "--wait", "--timeout", "100ms"); code != ExitTimeout || !strings.Contains(out, "the rollout goes on") {
+	if code, out = b.run("group", "apply", b.file("c", "10"), "--wait", "--timeout", "100ms"); code != ExitTimeout || !strings.Contains(out, "the rollout continues") {
 		t.Errorf("timeout: exit %d\n%s", code, out)
 	}
 	b.Fail("ApplyGroup", status.Error(codes.Aborted, "SPEC_CONFLICT: somebody changed the spec"))
@@ -446,7 +446,7 @@ func TestInstanceUpdate(t *testing.T) {
 		g.Status.Instances[0].Observed = g.Status.Target
 		g.Status.Instances[0].State = "Joining"
 	})
-	if code, out := b.run("instance", "update", "worker-0", "--timeout", "10ms"); code != ExitTimeout || !strings.Contains(out, "it goes on") {
+	if code, out := b.run("instance", "update", "worker-0", "--timeout", "10ms"); code != ExitTimeout || !strings.Contains(out, "the operation continues") {
 		t.Errorf("not there in time: %d\n%s", code, out)
 	}
 	if asked := append(b.Restarts(), b.Updates()...); len(asked) > 0 {

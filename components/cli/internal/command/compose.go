@@ -16,7 +16,7 @@ const maxInput = 1 << 20
 
 func (a *App) composeCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "compose", Short: "Compose files: check that their hash fixes what runs",
+		Use: "compose", Short: "Compose files: check that their hash fixes the code that runs",
 		Long: `dstack measures the raw bytes of app-compose.json, which contains the compose file.
 The measurement fixes the code that runs only if the text has literal digests and
 takes nothing that matters from the environment.

@@ -54,7 +54,7 @@ type compared struct {
 func (a *App) composeHash() *cobra.Command {
 	var f hashFlags
 	c := &cobra.Command{
-		Use: "hash FILE", Short: "Print the compose hash of app-compose.json, and what follows from it", Args: cobra.ExactArgs(1),
+		Use: "hash FILE", Short: "Print the compose hash of app-compose.json, and the values derived from it", Args: cobra.ExactArgs(1),
 		Long: `The compose hash is the SHA-256 of exactly the bytes of app-compose.json as the
 guest gets it. Nothing normalises them: white space, key order and a final newline
 count.
@@ -147,7 +147,7 @@ func (a *App) hash(name string, f hashFlags) error {
 		out.Warnings = append(out.Warnings, "mr_config_id v2 is computed for an empty key provider id: give --key-provider-id to get that of a host which pins one")
 	}
 	if found := len(lint.Errors(lint.AppCompose(raw, appcompose.Rules{KeyProviderID: doc.KeyProviderID, SecureTimeOff: !f.secureTime}))); found > 0 {
-		out.Warnings = append(out.Warnings, fmt.Sprintf("nobody is admitted with this document: `cadre compose lint` names %d of the reasons", found))
+		out.Warnings = append(out.Warnings, fmt.Sprintf("no boot is admitted with this document: `cadre compose lint` names %d of the reasons", found))
 	}
 	if f.compare != "" {
 		if out.Compared, err = a.compareWith(f.compare, raw, out.ComposeHash); err != nil {

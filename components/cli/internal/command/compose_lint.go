@@ -31,7 +31,7 @@ func (a *App) composeLint() *cobra.Command {
 	var strict bool
 	var rules appcompose.Rules
 	c := &cobra.Command{
-		Use: "lint FILE...", Short: "Say what keeps a compose file's hash from fixing what runs", Args: cobra.MinimumNArgs(1),
+		Use: "lint FILE...", Short: "List the reasons why a compose file's hash does not fix the code that runs", Args: cobra.MinimumNArgs(1),
 		Long: `Takes docker compose files, app-compose.json, and Cadre's *.hcl files (or folders of
 them), whose rendered compose files are checked.
 

@@ -33,7 +33,7 @@ type pinned struct {
 func (a *App) composePin() *cobra.Command {
 	var f pinFlags
 	c := &cobra.Command{
-		Use: "pin FILE", Short: "Write the digests of a compose file's images beside their tags", Args: cobra.ExactArgs(1),
+		Use: "pin FILE", Short: "Add the digests of a compose file's images to their tags", Args: cobra.ExactArgs(1),
 		Long: `Asks the registry of each image for the digest that its tag has now, and appends
 it: name:tag@sha256:... The digest of an index is kept as it is; it must have an image
 for linux/amd64. Credentials are those of docker login. Nothing else in the file
@@ -52,7 +52,7 @@ is given, and ends with exit code 1 when the file would change.`,
 	}
 	c.Flags().BoolVarP(&f.write, "write", "w", false, "write the file in place")
 	c.Flags().BoolVar(&f.check, "check", false, "write nothing; exit code 1 when something would change")
-	c.Flags().BoolVar(&f.update, "update", false, "also images that have a digest: what does their tag mean now?")
+	c.Flags().BoolVar(&f.update, "update", false, "also resolve the tags of images that have a digest")
 	c.Flags().DurationVar(&f.timeout, "timeout", 30*time.Second, "how long each image's registry may take")
 	c.ValidArgsFunction = completeFiles("yaml", "yml")
 	return c

@@ -36,7 +36,7 @@ processes.`,
 	}
 	for _, f := range []struct{ use, short, done string }{
 		{"pause", "Stop all processes of a CVM or of one service", "paused"},
-		{"resume", "Let paused processes go on", "running again"},
+		{"resume", "Resume paused processes", "running again"},
 	} {
 		var service string
 		sub := &cobra.Command{

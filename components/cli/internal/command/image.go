@@ -93,7 +93,7 @@ digests are the word of that VM's host: take them from a host that you trust.`,
 	}
 	c.Flags().Uint64Var(&memory, "memory-mb", 0, "memory of the VM in MiB")
 	c.Flags().StringVar(&qemu, "qemu", "", "version of the host's QEMU, such as 8.2.2")
-	c.Flags().StringVar(&evidence, "evidence", "", "`file` with an answer of a guest agent to GetQuote: gives the ACPI digests, and what the other flags leave out")
+	c.Flags().StringVar(&evidence, "evidence", "", "`file` with an answer of a guest agent to GetQuote: gives the ACPI digests, and the values of omitted flags")
 	return c
 }
 

@@ -16,12 +16,12 @@ import (
 
 func (a *App) instanceCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "instance", Short: "Instances: one CVM per slot",
-		Long: `Instances: one CVM per slot.
+		Use: "instance", Short: "Instances: the CVMs of groups, one per slot",
+		Long: `Instances: the CVMs of groups, one per slot.
 
-What a slot has of its own (metadata, values of env, a pinned revision, a preserved disk), and which slots a
-smaller group is to be without, is part of the group: write it into the group's file and apply that, or
-use Terraform's cadre_instance.`,
+The group's file has the settings of single instances (metadata, values of env, a pinned revision, a
+preserved disk), and the instances that a smaller group removes: change the file and apply it, or use
+Terraform's cadre_instance.`,
 	}
 	c.AddCommand(a.instanceList(), a.instanceDescribe(), a.instanceUpdate(), a.instanceRestart(), a.instanceReplace())
 	for _, m := range slotOverrides() {
@@ -32,7 +32,7 @@ use Terraform's cadre_instance.`,
 
 func (a *App) instanceList() *cobra.Command {
 	return &cobra.Command{
-		Use: "list [GROUP]", Aliases: []string{"ls"}, Short: "List slots with role, health, revision and why", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeGroup,
+		Use: "list [GROUP]", Aliases: []string{"ls"}, Short: "List instances with role, health, revision and reason", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeGroup,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := ""
 			if len(args) > 0 {
@@ -51,7 +51,7 @@ func (a *App) instanceList() *cobra.Command {
 
 func (a *App) instanceDescribe() *cobra.Command {
 	return &cobra.Command{
-		Use: "describe INSTANCE", Short: "Show everything about one slot", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
+		Use: "describe INSTANCE", Short: "Show all details of one instance", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(cl *client.Client) error {
 				i, err := cl.Instance(cmd.Context(), args[0])
@@ -75,24 +75,26 @@ func (a *App) instanceUpdate() *cobra.Command {
 	var o client.UpdateOptions
 	var timeout time.Duration
 	c := &cobra.Command{
-		Use: "update INSTANCE", Short: "Bring one slot to its group's revision now, and wait until it is available", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
-		Long: `For a group whose updates are OPPORTUNISTIC: this slot takes the revision that the spec
-asks for, and no other one does. So it is while the group is paused, and where the rollout
-waits for a person: the leader is asked about, or the step takes more than
-most_disruptive_allowed_action. A slot whose own update failed is tried once more. Elsewhere
-the rollout updates it, and this waits for it. Values of env that the slot has for itself are
-brought to it in the same way. A restart that stays at what runs is cadre instance restart.
+		Use: "update INSTANCE", Short: "Update one instance to its group's revision now, and wait until it is available", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
+		Long: `Updates only this instance to the spec's revision, in three cases: the group's updates are
+OPPORTUNISTIC, the group is paused, or the rollout waits for an operator. A rollout waits for
+an operator before the leader's step, and before a step above
+most_disruptive_allowed_action. An instance whose own update failed is tried once more. In
+other cases the rollout updates the instance, and the command waits for that. The update also
+applies the instance's own env values. ` + "`cadre instance restart`" + ` restarts without a change of
+the revision.
 
-What the group cannot bear now is refused at once, with every reason: a quorum that would
-be lost, a freeze, a failed rollout. While another slot is in a step, it is waited for.`,
+The command fails at once, with every reason, when the group does not permit the update: a
+quorum that would be lost, a freeze, a failed rollout. It waits while another instance is in a
+step.`,
 		Example: "  cadre instance update consul-1 --reason \"one at a time, by hand\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(cl *client.Client) error { return a.updateInstance(cmd.Context(), cl, args[0], o, timeout) })
 		},
 	}
 	c.Flags().StringVar(&o.Reason, "reason", "", "why, for the record")
-	c.Flags().StringVar(&o.Revision, "revision", "", "refuse when the group asks for another revision than this")
-	c.Flags().DurationVar(&timeout, "timeout", 30*time.Minute, "how long it is waited for; what was begun goes on")
+	c.Flags().StringVar(&o.Revision, "revision", "", "fail when the spec asks for another revision than this")
+	c.Flags().DurationVar(&timeout, "timeout", 30*time.Minute, "how long the command waits; the operation continues after it")
 	return c
 }
 
@@ -106,7 +108,7 @@ func (a *App) updateInstance(ctx context.Context, cl *client.Client, slot string
 	screen.end()
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return latef("instance %s: not available at its revision after %s; it goes on, see `cadre instance describe %s`", slot, timeout, slot)
+		return latef("instance %s: not available at its revision after %s; the operation continues, see `cadre instance describe %s`", slot, timeout, slot)
 	case err != nil:
 		return err
 	}
@@ -122,15 +124,16 @@ func (a *App) instanceRestart() *cobra.Command {
 	var reason, service string
 	var wait waitFlags
 	c := &cobra.Command{
-		Use: "restart INSTANCE", Short: "Ask for a restart of one slot at what it runs, under its group's budget and quorum rules", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
-		Long: `The slot is drained and its CVM restarts on its disk, at the revision that it runs, under its
-group's budget and quorum rules. Until they let it begin it waits: ` + "`cadre operation requests`" + `
-lists it, and ` + "`cadre operation cancel`" + ` takes it back. To bring the slot to its group's revision is
-` + "`cadre instance update`" + `; a restart whose CVM was given that already, and never ran it, waits for it.
+		Use: "restart INSTANCE", Short: "Request a restart of one instance at its revision, under its group's budget and quorum rules", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
+		Long: `The leader drains the instance and restarts its CVM on its disk, at its present revision, under
+its group's budget and quorum rules. Until the rules permit it, the request waits:
+` + "`cadre operation requests`" + ` lists it, and ` + "`cadre operation cancel`" + ` cancels it. To move the instance to
+its group's revision, use ` + "`cadre instance update`" + `. When the CVM already has that revision and never
+ran it, the restart waits for it.
 
-With --service only that service's workload starts anew, in its container: the CVM and what
-it proved stay, and the platform is not called. The compose file has an x-cadre key for such
-a service, and the agent must be there to do it; otherwise it is refused at once.`,
+With --service the agent restarts only that service's workload, in its container: the CVM and its
+attestation stay, and there is no platform call. The service needs an x-cadre key in the compose
+file, and the agent must be connected; otherwise the command fails at once.`,
 		Example: "  cadre instance restart postgres-1 --reason \"it leaks\" --wait\n  cadre instance restart postgres-1 --service postgres --reason \"a new library path\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(cl *client.Client) error {
@@ -140,7 +143,7 @@ a service, and the agent must be there to do it; otherwise it is refused at once
 	}
 	c.Flags().StringVar(&reason, "reason", "", "why, for the record")
 	c.Flags().StringVar(&service, "service", "", "restart only this `service`, in its container")
-	wait.bind(c, "the slot is available again")
+	wait.bind(c, "the instance is available again")
 	return c
 }
 

@@ -128,7 +128,7 @@ func (a *App) localExec(dir *string) *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().StringVar(&service, "service", "", "run it in this service's container (default: beside the services)")
+	c.Flags().StringVar(&service, "service", "", "run it in this service's container (default: in a separate sandbox)")
 	return c
 }
 

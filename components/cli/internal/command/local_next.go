@@ -33,11 +33,11 @@ func defaults(dir, checkout string, programs bool, given []string) ([]string, er
 	case programs && told:
 		return nil, errors.New("--programs: not with --images or --layout, which say what CVMs run")
 	case programs && !localcloud.IsNew(dir):
-		return nil, fmt.Errorf("--programs: the cloud of %s was there before, and what its CVMs run stands in their compose files; leave it out, or give another --state", dir)
+		return nil, fmt.Errorf("--programs: the cloud of %s existed before, and its CVMs' compose files name their programs; leave it out, or give another --state", dir)
 	case told || !localcloud.IsNew(dir):
 		return nil, nil
 	case checkout == "":
-		return nil, errors.New("nothing says what CVMs run: give --layout, a folder of images, or --images, a map to programs of this machine, or run this in a checkout of Cadre")
+		return nil, errors.New("the programs of CVMs are unknown: give --layout, a folder of images, or --images, a map to programs of this machine, or run this in a checkout of Cadre")
 	case programs:
 		return programDefaults(dir, checkout)
 	case !localcloud.HasImages(checkout):

@@ -53,10 +53,10 @@ func TestANewCloudTakesWhatTheCheckoutHas(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := defaults(dir, "", false, nil); err != nil || got != nil {
-		t.Errorf("one that was there before: %q, %v", got, err)
+		t.Errorf("one that existed before: %q, %v", got, err)
 	}
-	if _, err := defaults(dir, root, true, nil); err == nil || !strings.Contains(err.Error(), "was there before") {
-		t.Errorf("programs for one that was there before: %v", err)
+	if _, err := defaults(dir, root, true, nil); err == nil || !strings.Contains(err.Error(), "existed before") {
+		t.Errorf("programs for one that existed before: %v", err)
 	}
 }
 

@@ -89,7 +89,7 @@ cluster the commands that make it are printed, filled in.`,
 	c.Flags().String("api", "", "host:port of the API (default: the one that this cloud had, at first a free port)")
 	c.Flags().String("gateway", "", "host:port of the gateway (default: as for --api)")
 	c.Flags().String("registry", "", "host:port of the registry of images (default: as for --api)")
-	c.Flags().StringVar(&o.Program, "daemon", "", "the cadre-local program (default: beside this one, then in PATH)")
+	c.Flags().StringVar(&o.Program, "daemon", "", "the cadre-local program (default: next to this one, then in PATH)")
 	c.Flags().StringArrayVar(&extra, "daemon-flag", nil, "one more argument for the daemon; may be repeated")
 	c.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long the start may take")
 	return c
@@ -160,7 +160,7 @@ func (a *App) localDown(dir *string) *cobra.Command {
 	var timeout time.Duration
 	var program string
 	c := &cobra.Command{
-		Use: "down", Short: "Stop the local cloud, whoever started it; its CVMs stop, their disks stay", Args: cobra.NoArgs,
+		Use: "down", Short: "Stop the local cloud, also one of another user; its CVMs stop, their disks stay", Args: cobra.NoArgs,
 		Long: `Ends the daemon of the state folder, however it was started, and removes what one left
 that died. A daemon that does not end within the time is killed. Nothing to stop is
 success.`,
@@ -181,7 +181,7 @@ success.`,
 		},
 	}
 	c.Flags().DurationVar(&timeout, "timeout", 60*time.Second, "how long it may take; then the daemon is killed")
-	c.Flags().StringVar(&program, "daemon", "", "the cadre-local program (default: beside this one, then in PATH)")
+	c.Flags().StringVar(&program, "daemon", "", "the cadre-local program (default: next to this one, then in PATH)")
 	return c
 }
 

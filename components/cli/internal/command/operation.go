@@ -18,10 +18,10 @@ import (
 
 func (a *App) operationCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "operation", Aliases: []string{"op"}, Short: "Operations: what is being done to one slot, how far it is, on whose behalf",
-		Long: `An operation is one step about one slot: a creation, an update, a restart, a
-replacement, a deletion. It is recorded before anything is done, so that whoever
-leads next goes on where it stands.`,
+		Use: "operation", Aliases: []string{"op"}, Short: "Operations: the steps of instances, their progress and their requesters",
+		Long: `An operation is one step of one instance: a creation, an update, a restart, a
+replacement, a deletion. The leader records it before it acts, so that the next leader
+continues from the record.`,
 	}
 	c.AddCommand(a.operationList(), a.operationShow(), a.operationRequests(), a.operationCancel(), a.operationMark(markSucceeded), a.operationMark(markFailed))
 	return c
@@ -30,7 +30,7 @@ leads next goes on where it stands.`,
 func (a *App) operationList() *cobra.Command {
 	var all bool
 	c := &cobra.Command{
-		Use: "list [GROUP]", Aliases: []string{"ls"}, Short: "List what is being carried out, newest first", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeGroup,
+		Use: "list [GROUP]", Aliases: []string{"ls"}, Short: "List open operations, newest first", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeGroup,
 		Example: "  cadre operation list\n  cadre operation list postgres --all",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(cl *client.Client) error {
@@ -42,16 +42,16 @@ func (a *App) operationList() *cobra.Command {
 			})
 		},
 	}
-	c.Flags().BoolVar(&all, "all", false, "also what has ended and is kept")
+	c.Flags().BoolVar(&all, "all", false, "also ended operations that are kept")
 	return c
 }
 
 func (a *App) operationRequests() *cobra.Command {
 	return &cobra.Command{
-		Use: "requests [GROUP]", Short: "List what was asked for and has not begun, oldest first", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeGroup,
-		Long: `A restart or a replacement of a slot that was asked for waits here until nothing holds it:
-a quorum, a budget, a drain, a freeze. ` + "`cadre rollout plan GROUP`" + ` tells what each waits for.
-One whose CVM is gone or another by then is dropped.`,
+		Use: "requests [GROUP]", Short: "List requests that have not begun, oldest first", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeGroup,
+		Long: `A requested restart or replacement of an instance waits here until its holds end: a
+quorum, a budget, a drain, a freeze. ` + "`cadre rollout plan GROUP`" + ` shows the holds. The leader drops
+a request whose CVM is gone or was replaced.`,
 		Example: "  cadre operation requests\n  cadre operation requests postgres",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(cl *client.Client) error {
@@ -67,9 +67,9 @@ One whose CVM is gone or another by then is dropped.`,
 
 func (a *App) operationCancel() *cobra.Command {
 	return &cobra.Command{
-		Use: "cancel REQUEST", Short: "Take back a request that has not begun", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeRequest,
-		Long: `REQUEST is an id of ` + "`cadre operation requests`" + `, or the beginning of one, with four of its digits or more.
-What has begun goes on: a step is safest at its end.`,
+		Use: "cancel REQUEST", Short: "Cancel a request that has not begun", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeRequest,
+		Long: `REQUEST is an id of ` + "`cadre operation requests`" + `, or a prefix with at least four of its digits.
+An operation that has begun continues: an interrupted step is less safe than a finished one.`,
 		Example: "  cadre operation cancel restart-0f3a",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(cl *client.Client) error {
@@ -78,11 +78,11 @@ What has begun goes on: a step is safest at its end.`,
 				case err != nil:
 					return err
 				case !changed:
-					return &client.Error{Kind: client.NotFound, Doing: "cancel request " + args[0], Message: "no request waits whose id is that, or begins so with four digits or more: nothing is changed",
-						Hint: "`cadre operation requests` lists those that do"}
+					return &client.Error{Kind: client.NotFound, Doing: "cancel request " + args[0], Message: "no waiting request has this id, or this prefix with four digits or more: nothing is changed",
+						Hint: "`cadre operation requests` lists the waiting ones"}
 				}
 				return a.show(map[string]any{"request_id": args[0], "changed": true}, func(render.Style) string {
-					return fmt.Sprintf("request %s is taken back\n", args[0])
+					return fmt.Sprintf("request %s is cancelled\n", args[0])
 				})
 			})
 		},
@@ -92,7 +92,7 @@ What has begun goes on: a step is safest at its end.`,
 func (a *App) operationShow() *cobra.Command {
 	return &cobra.Command{
 		Use: "show OPERATION", Short: "Show one operation: phases, calls, parts, deadlines, reason", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeOperation,
-		Long:    "OPERATION is the id of an operation or of its request, or the beginning of one.",
+		Long:    "OPERATION is the id of an operation or of its request, or a prefix of one.",
 		Example: "  cadre operation show postgres-4-1a2b3c4d.2.postgres-1",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(cl *client.Client) error {
@@ -114,7 +114,7 @@ type operationMark struct {
 var (
 	markSucceeded = operationMark{
 		verb: "mark-succeeded", as: "done", short: "Record that an undecided platform call took effect",
-		means:  "The operation goes on and waits for the new boot, as after a call that the platform\nconfirmed.",
+		means:  "The operation continues and waits for the new boot, as after a call that the platform\nconfirmed.",
 		reason: "the console shows the new boot",
 	}
 	markFailed = operationMark{
@@ -163,7 +163,7 @@ Without --confirm or --yes the command only prints what the mark would do.`,
 	return c
 }
 
-// sureFlags are how an operator says that it is meant.
+// sureFlags are the operator's confirmation.
 type sureFlags struct {
 	confirm string
 	// each are the names where several things may be meant.
@@ -205,7 +205,7 @@ type waitFlags struct {
 
 func (f *waitFlags) bind(c *cobra.Command, what string) {
 	c.Flags().BoolVar(&f.wait, "wait", false, "wait until "+what+"; fail with the reason")
-	c.Flags().DurationVar(&f.timeout, "timeout", 30*time.Minute, "how long --wait waits; what was begun goes on after it")
+	c.Flags().DurationVar(&f.timeout, "timeout", 30*time.Minute, "how long --wait waits; the operation continues after it")
 }
 
 // waitRequest waits for the Operation that carries out a request and prints each phase.
@@ -227,7 +227,7 @@ func (a *App) waitRequest(ctx context.Context, cl *client.Client, f waitFlags, i
 		tell("no coordinator answers, still trying: " + text)
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
-		return latef("%s: not done after %s; it goes on, see `cadre operation show %s`", doing, f.timeout, id)
+		return latef("%s: not done after %s; the operation continues, see `cadre operation show %s`", doing, f.timeout, id)
 	}
 	return err
 }

@@ -54,7 +54,7 @@ func (a *App) from(c *cobra.Command) *string {
 func (a *App) overlayPath() *cobra.Command {
 	var from *string
 	c := &cobra.Command{
-		Use: "path PEER", Short: "Show which path leads to a peer, why, what else there is, and what changed", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
+		Use: "path PEER", Short: "Show the path to a peer, its reason, the other paths, and the changes", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
 		Example: `  cadre overlay path postgres-1 --from postgres-0`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(cl *client.Client) error {

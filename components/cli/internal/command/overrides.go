@@ -25,9 +25,9 @@ type overrideFlags struct {
 }
 
 func (f *overrideFlags) bind(c *cobra.Command) {
-	c.Flags().DurationVar(&f.length, "for", 0, "how long it stands, e.g. 2h (0: until it is taken back)")
-	c.Flags().StringVar(&f.until, "until", "", "until when it stands, e.g. 2026-05-04T14:00:00Z, in place of --for")
-	why := "why, for whoever finds it"
+	c.Flags().DurationVar(&f.length, "for", 0, "how long it lasts, e.g. 2h (0: until removed)")
+	c.Flags().StringVar(&f.until, "until", "", "its end, e.g. 2026-05-04T14:00:00Z, in place of --for")
+	why := "reason, which the override shows"
 	if !f.noReason {
 		why += " (required)"
 	}
@@ -38,7 +38,7 @@ func (f *overrideFlags) bind(c *cobra.Command) {
 func (f *overrideFlags) check(now time.Time) error {
 	switch {
 	case strings.TrimSpace(f.reason) == "" && !f.noReason:
-		return usagef("--reason is missing: it is shown to whoever finds the override")
+		return usagef("--reason is missing: the override shows it")
 	case f.length < 0:
 		return usagef("--for %s: must be more than 0", f.length)
 	case f.until != "" && f.length != 0:
@@ -62,7 +62,7 @@ func (a *App) override(ctx context.Context, cl *client.Client, kind client.Overr
 	if err != nil {
 		return err
 	}
-	until := "until it is taken back"
+	until := "until an operator ends it"
 	if !out.Until.IsZero() {
 		until = "until " + out.Until.Local().Format("2006-01-02 15:04:05")
 	}
@@ -130,39 +130,39 @@ type slotOverride struct {
 func slotOverrides() []slotOverride {
 	return []slotOverride{
 		{
-			kind: client.OverrideDrain, short: "Take one slot out of service for maintenance, and leave it alone", back: "Put a slot back that was drained",
-			long: `The slot hands over what it leads, runs its PRE_TERMINATE hooks and is drained, once its
-group can bear that. It then stays out of service, across reboots of its CVM and changes
-of the leader: nothing updates, heals or removes it, and it counts as unavailable. No
-platform call is made: its CVM runs on, and may be stopped, moved or mended by hand.
-A protected slot is not drained: take its protection back first.
+			kind: client.OverrideDrain, short: "Take one instance out of service for maintenance", back: "Return a drained instance to service",
+			long: `The instance transfers its leadership, runs its PRE_TERMINATE hooks and is drained, once its
+group permits that. It then stays out of service, across reboots of its CVM and changes of
+the leader. Meanwhile the leader leaves it alone, and it counts as unavailable. There is no
+platform call: its CVM keeps running, and an operator may stop, move or repair it. End the
+protection of a protected instance first.
 
-` + "`cadre instance undrain`" + ` puts it back, and so does the end of --for.`,
+` + "`cadre instance undrain`" + ` returns it to service, and so does the end of --for.`,
 			example: "--for 2h --reason \"its host gets memory\" --wait",
-			set:     "%[1]s is to be out of service %[2]s; it is drained once its group can bear that: `cadre instance describe %[1]s`",
+			set:     "%[1]s will be out of service %[2]s; the leader drains it once its group permits that: `cadre instance describe %[1]s`",
 			gone:    "%s goes back into service, and is updated and healed like the others again", none: "%s was not drained: nothing is changed", waits: true,
 		},
 		{
-			kind: client.OverrideProtect, short: "Keep one slot from all that would disrupt it", back: "Take a protection back",
-			long: `Nothing begins that would take the slot away or cost its disk: no update, restart,
-replacement, drain or removal. The rollout goes around it and waits for it at the end.
-What is known to be down is restarted on its disk all the same, and not updated.
+			kind: client.OverrideProtect, short: "Protect one instance from disruption", back: "End a protection",
+			long: `The leader begins no step that would disrupt the instance or cost its disk: no update,
+restart, replacement, drain or removal. The rollout updates the other instances first and
+waits for this one at the end. The leader restarts a stopped CVM on its disk, without an update.
 
-A group that is deleted is deleted with it.`,
+The deletion of a group includes its protected instances.`,
 			example: "--for 4h --reason \"a long report reads from it\"",
-			set:     "%[1]s is protected %[2]s; take it back with `cadre instance unprotect %[1]s`",
+			set:     "%[1]s is protected %[2]s; end it with `cadre instance unprotect %[1]s`",
 			gone:    "%s is protected no more", none: "%s was not protected: nothing is changed",
 		},
 		{
-			kind: client.OverrideExclude, short: "Leave one slot out of rollouts, of healing, or of both", back: "Take an exclusion back",
-			long: `Left out of rollouts the slot stays at the revision that it has; the rollout ends without
-it, and is complete once it was updated afterwards. Left out of healing it stays as it is when
-it breaks by itself. Without --from it is both. It stays in service meanwhile, counts in every
-budget and quorum, and what is asked for by its name is done: a restart, a replacement.
+			kind: client.OverrideExclude, short: "Exclude one instance from rollouts, from healing, or from both", back: "End an exclusion",
+			long: `Excluded from rollouts, the instance stays at its revision. The rollout ends without it, and
+is complete once the instance was updated afterwards. Excluded from healing, a failed instance
+stays as it is. Without --from both apply. The instance stays in service, counts in every
+budget and quorum, and accepts requests by its name: a restart, a replacement.
 
-` + "`cadre instance include`" + ` ends it, and so does the end of --for: what it kept back begins then.`,
+` + "`cadre instance include`" + ` ends the exclusion, and so does the end of --for: waiting steps begin then.`,
 			example: "--from healing --for 8h --reason \"a crash of it is looked into\"",
-			set:     "%[1]s is excluded from %[3]s %[2]s; take it back with `cadre instance include %[1]s`",
+			set:     "%[1]s is excluded from %[3]s %[2]s; end it with `cadre instance include %[1]s`",
 			gone:    "%s is updated and healed like the others again", none: "%s was not excluded: nothing is changed", from: true,
 		},
 	}
@@ -193,10 +193,10 @@ func (a *App) setSlotOverride(m slotOverride) *cobra.Command {
 	}
 	f.bind(c)
 	if m.from {
-		c.Flags().StringSliceVar(&f.from, "from", nil, "what it is left out of: rollout, healing (neither named: both)")
+		c.Flags().StringSliceVar(&f.from, "from", nil, "the excluded activities: rollout, healing (neither named: both)")
 	}
 	if m.waits {
-		wait.bind(c, "the slot is drained")
+		wait.bind(c, "the instance is drained")
 	}
 	return c
 }
@@ -211,14 +211,14 @@ func (a *App) clearSlotOverride(m slotOverride) *cobra.Command {
 	}
 }
 
-// drainPoll is between two looks at a Slot that is to be drained.
+// drainPoll is the interval between two reads of a draining Slot.
 const drainPoll = time.Second
 
 // waitDrained waits until a Slot is drained, and reports its hold at the timeout.
 func (a *App) waitDrained(ctx context.Context, cl *client.Client, slot string, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	why := "nobody told"
+	why := "no coordinator answered"
 	for {
 		i, err := cl.Instance(ctx, slot)
 		switch {
@@ -240,7 +240,7 @@ func (a *App) waitDrained(ctx context.Context, cl *client.Client, slot string, l
 			if errors.Is(ctx.Err(), context.Canceled) {
 				return silent{ExitError}
 			}
-			return latef("drain %s: not done after %s (%s); it goes on", slot, limit, why)
+			return latef("drain %s: not done after %s (%s); the drain continues", slot, limit, why)
 		}
 	}
 }
@@ -261,10 +261,10 @@ func notDrained(i group.InstanceStatus) string {
 func (a *App) freezeCommand() *cobra.Command {
 	var f overrideFlags
 	c := &cobra.Command{
-		Use: "freeze [GROUP]", Short: "Begin nothing in a group, or anywhere: no rollout, no healing, no change of size", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeGroup,
-		Long: `A step that was not carried out yet goes back, one that was is finished. Unlike
-` + "`cadre rollout pause`" + `, which holds a group's rollout and removals, a freeze stops healing,
-new slots and what is asked for by a slot's name too. Without a group everything is frozen.`,
+		Use: "freeze [GROUP]", Short: "Begin no step in a group, or anywhere: no rollout, no healing, no change of size", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeGroup,
+		Long: `The leader returns a step that has made no platform call, and finishes every other step.
+` + "`cadre rollout pause`" + ` holds a group's rollout and removals; a freeze also holds healing, new
+instances and requests by an instance's name. Without a group everything is frozen.`,
 		Example: "  cadre freeze --for 72h --reason \"the shop's big days\"\n  cadre freeze postgres --reason \"we look into the lag\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check(a.now()); err != nil {
@@ -273,7 +273,7 @@ new slots and what is asked for by a slot's name too. Without a group everything
 			return a.withClient(func(cl *client.Client) error {
 				name := strings.Join(args, "")
 				return a.override(cmd.Context(), cl, client.OverrideFreeze, name, f, func(until string) string {
-					return fmt.Sprintf("%s is frozen %s; take it back with `%s`", everything(name), until, strings.TrimSpace("cadre unfreeze "+name))
+					return fmt.Sprintf("%s is frozen %s; end it with `%s`", everything(name), until, strings.TrimSpace("cadre unfreeze "+name))
 				})
 			})
 		},
@@ -284,8 +284,8 @@ new slots and what is asked for by a slot's name too. Without a group everything
 
 func (a *App) unfreezeCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "unfreeze [GROUP]", Short: "Take a freeze back", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeGroup,
-		Long: "Takes back the freeze of a group, or without a group that of everything. Each is a\nfreeze of its own: a group stays frozen while the other one stands.",
+		Use: "unfreeze [GROUP]", Short: "End a freeze", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeGroup,
+		Long: "Ends the freeze of a group, or without a group the freeze of everything. Each is a\nfreeze of its own: a group stays frozen while the other freeze exists.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := strings.Join(args, "")
 			return a.clearOverride(cmd.Context(), client.OverrideFreeze, name, everything(name)+" is frozen no more", everything(name)+" was not frozen: nothing is changed")
@@ -302,7 +302,7 @@ func everything(name string) string {
 
 func (a *App) overridesCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "overrides [GROUP]", Short: "List what operators paused, froze, drained, protected or excluded", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeGroup,
+		Use: "overrides [GROUP]", Short: "List the operators' pauses, freezes, drains, protections and exclusions", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeGroup,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(cl *client.Client) error {
 				list, err := cl.Overrides(cmd.Context(), strings.Join(args, ""))

@@ -145,7 +145,7 @@ func TestADrainIsWaitedFor(t *testing.T) {
 		g.Status.Instances[0].Holds = []group.Hold{{Predicate: "max_unavailable", Message: "max_unavailable is 1 and worker-1 is not available"}}
 	})
 	drain := []string{"instance", "drain", "worker-0", "--reason", "its host gets memory", "--wait", "--timeout"}
-	if code, out := b.run(append(drain, "0s")...); code != ExitTimeout || !strings.HasSuffix(out, "drain worker-0: not done after 0s (nobody told); it goes on\n") {
+	if code, out := b.run(append(drain, "0s")...); code != ExitTimeout || !strings.HasSuffix(out, "drain worker-0: not done after 0s (no coordinator answered); the drain continues\n") {
 		t.Errorf("the time is up: exit %d: %s", code, out)
 	}
 	if _, out := b.run("instance", "describe", "worker-0"); !strings.Contains(out, "held by            max_unavailable: max_unavailable is 1 and") {
@@ -167,7 +167,7 @@ func TestAPauseNeedsNoReason(t *testing.T) {
 	b := newBench(t)
 	b.Set("worker", midRollout)
 	for _, c := range []struct{ args, want string }{
-		{"rollout pause worker", "rollout of worker is paused until it is taken back: "},
+		{"rollout pause worker", "rollout of worker is paused until an operator ends it: "},
 		{"rollout pause worker --for 2h", "rollout of worker is paused until 2026-"},
 		{"rollout resume worker", "rollout of worker resumes; "},
 		{"rollout resume worker", "worker was not paused: nothing is changed"},

@@ -98,7 +98,7 @@ func (a *App) watch(ctx context.Context, cl *client.Client, name string, follow 
 	err = cl.Wait(ctx, name, client.WaitOptions{Index: stored.Index, Follow: follow, See: s.see, Lost: s.lost, Tick: s.tick})
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return latef("rollout of %s has not ended after %s; it goes on", name, timeout)
+		return latef("rollout of %s has not ended after %s; the rollout continues", name, timeout)
 	case errors.Is(err, context.Canceled):
 		return silent{ExitError} // interrupted: the outcome of the rollout is unknown
 	}

@@ -53,6 +53,6 @@ the group's file too: its next apply otherwise brings the later revision back.`,
 	c.Flags().StringVar(&to, "to", "", "the revision to go back to: its first digits, or its number as #7")
 	sure.bind(c, "GROUP")
 	c.Flags().BoolVar(&f.wait, "wait", false, "wait until every slot proved it and is available; fail with the rollout's reason")
-	c.Flags().DurationVar(&f.timeout, "timeout", 30*time.Minute, "how long --wait waits; the rollout goes on after it")
+	c.Flags().DurationVar(&f.timeout, "timeout", 30*time.Minute, "how long --wait waits; the rollout continues after it")
 	return c
 }

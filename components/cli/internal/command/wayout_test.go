@@ -229,7 +229,7 @@ func TestARequestIsCancelledByItsPrefix(t *testing.T) {
 	if code, out := b.run("operation", "cancel", "restart-77"); code != ExitNotFound || !strings.Contains(out, "cadre operation requests") {
 		t.Errorf("unknown request: exit %d\n%s", code, out)
 	}
-	if code, out := b.run("operation", "cancel", "restart-0f3a"); code != ExitOK || !strings.Contains(out, "restart-0f3a is taken back") {
+	if code, out := b.run("operation", "cancel", "restart-0f3a"); code != ExitOK || !strings.Contains(out, "restart-0f3a is cancelled") {
 		t.Errorf("cancel: exit %d\n%s", code, out)
 	}
 	if code, _ := b.run("operation", "cancel", "restart-0f3a"); code != ExitNotFound {

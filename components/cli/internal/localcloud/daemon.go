@@ -122,7 +122,7 @@ func find(program string) (string, error) {
 	}
 	path, err := exec.LookPath(Program)
 	if err != nil {
-		return "", fmt.Errorf("%s is neither beside this program nor in PATH: build it with `make build`", Program)
+		return "", fmt.Errorf("%s is neither next to this program nor in PATH: build it with `make build`", Program)
 	}
 	return path, nil
 }

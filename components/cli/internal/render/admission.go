@@ -188,7 +188,7 @@ func Explanation(s Style, e policy.Explanation, now time.Time) string {
 	))
 	b.WriteString(s.lastChecks(e, now) + s.findings(e.Now) + s.allowed(e) + s.asked(e) + s.decisions(e, now))
 	if len(e.Next) > 0 {
-		b.WriteString("\n" + s.Paint("what you can do", Bold) + "\n")
+		b.WriteString("\n" + s.Paint("ways out", Bold) + "\n")
 		for _, next := range e.Next {
 			b.WriteString(s.Line("  "+next, Plain))
 		}
@@ -204,7 +204,7 @@ func unordered(c policy.Contest) string {
 	case c.Rival == "":
 		return fmt.Sprintf("%d without an operation", c.Changes)
 	}
-	return fmt.Sprintf("%d without an operation; boot %.12s was alive beside a holder, %s", c.Changes, c.Rival, clock(c.RivalAt))
+	return fmt.Sprintf("%d without an operation; boot %.12s was alive at the same time as a holder, %s", c.Changes, c.Rival, clock(c.RivalAt))
 }
 
 func nonzero(n uint64) string {
@@ -280,7 +280,7 @@ func (s Style) asked(e policy.Explanation) string {
 			floor += ": " + e.Floor.Reason
 		}
 	}
-	text := "\n" + s.Paint("what operators decided", Bold) + "\n" + s.Fields(Field{"  approval", Cell{approval, Plain}}, Field{"  floor", Cell{floor, Plain}})
+	text := "\n" + s.Paint("operators' decisions", Bold) + "\n" + s.Fields(Field{"  approval", Cell{approval, Plain}}, Field{"  floor", Cell{floor, Plain}})
 	for _, r := range e.Revocations {
 		text += s.Line(fmt.Sprintf("  revoked: %s %s by %s at %s: %s", r.Kind, r.ID, r.By, clock(r.At), r.Reason), Bad)
 	}
@@ -321,9 +321,9 @@ func (s Style) decisions(e policy.Explanation, now time.Time) string {
 // CutOff lists the effects of a revocation or a floor, made or planned.
 func CutOff(s Style, c client.CutOff) string {
 	text := ""
-	verb, none := "cuts off", "cuts nobody off now"
+	verb, none := "cuts off", "evicts no boot now"
 	if c.DryRun {
-		verb, none = "would cut off", "would cut nobody off now"
+		verb, none = "would cut off", "would evict no boot now"
 	}
 	if len(c.Slots) == 0 {
 		text += "it " + none + "\n"

@@ -80,7 +80,7 @@ func overrideField(m *group.Override) Cell {
 	if m == nil {
 		return Cell{}
 	}
-	until := "until it is taken back"
+	until := "until an operator ends it"
 	if !m.Until.IsZero() {
 		until = "until " + clock(m.Until)
 	}
@@ -171,7 +171,7 @@ func Cluster(s Style, c client.Context, info *apiv1.GetClusterResponse, cvms []p
 	if info != nil {
 		leader := Cell{info.GetLeader(), Good}
 		if leader.Text == "" {
-			leader = Cell{"nobody holds the lease: nothing is changed until somebody does", Bad}
+			leader = Cell{"no coordinator holds the lease: nothing is changed until one does", Bad}
 		}
 		fields = append(fields, Field{"leader", leader}, Field{"term", Cell{fmt.Sprint(info.GetTerm()), Plain}},
 			Field{"answered by", Cell{info.GetSelf() + ", version " + info.GetVersion(), Plain}})

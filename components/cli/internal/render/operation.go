@@ -78,7 +78,7 @@ func Operation(s Style, o client.Operation, now time.Time) string {
 		return s.Fields(
 			Field{"request", Cell{q.ID, Bold}}, Field{"asks for", Cell{q.Kind, Plain}}, Field{"group", Cell{q.Group, Plain}}, Field{"slot", Cell{q.Slot, Plain}},
 			Field{"reason", Cell{q.Reason, Plain}}, Field{"by", Cell{q.By, Plain}}, Field{"since", Cell{clock(q.At), Plain}},
-			Field{"now", Cell{"it waits: `cadre rollout plan` says for what", Warn}})
+			Field{"now", Cell{"it waits: `cadre rollout plan` shows the hold", Warn}})
 	}
 	op := *o.Operation
 	text := s.Fields(
@@ -154,7 +154,7 @@ func parts(list []operation.Part) string {
 func OperationLine(o client.Operation) string {
 	switch {
 	case o.Operation == nil && o.Request != nil:
-		return fmt.Sprintf("%s waits its turn: `cadre rollout plan %s` says for what", o.Request.Kind, o.Request.Group)
+		return fmt.Sprintf("%s waits its turn: `cadre rollout plan %s` shows the hold", o.Request.Kind, o.Request.Group)
 	case o.Operation == nil:
 		return "waits for the leader"
 	}
@@ -189,7 +189,7 @@ func Replacement(s Style, r client.Replacement) string {
 		Field{"instance id", Cell{r.InstanceID, Plain}}, Field{"on the platform", Cell{there, Plain}},
 	) + Warnings(s, r.Warnings)
 	if r.DryRun {
-		return text + s.Line(fmt.Sprintf("%s would get a new CVM: the disk of the old one, and everything on it, is lost for good", r.Slot), Bad)
+		return text + s.Line(fmt.Sprintf("%s would get a new CVM: the disk of the old one, and everything on it, is lost permanently", r.Slot), Bad)
 	}
 	return text + fmt.Sprintf("replacement of %s is queued (%s): its disk is given up; `cadre operation show %s`\n", r.Slot, r.RequestID, r.RequestID)
 }
@@ -205,7 +205,7 @@ func Deleted(s Style, r client.Deleted, d client.Deletion) string {
 	case d.Cancel && !r.Changed:
 		return text + fmt.Sprintf("group %s is not being deleted: nothing is changed\n", r.Group)
 	case d.Cancel:
-		return text + fmt.Sprintf("group %s is kept: what is left of %s stays\n", r.Group, slots)
+		return text + fmt.Sprintf("group %s is kept: the remaining instances of %s stay\n", r.Group, slots)
 	case !r.Changed:
 		return text + fmt.Sprintf("group %s is being deleted already: %s\n", r.Group, slots)
 	}
@@ -214,14 +214,14 @@ func Deleted(s Style, r client.Deleted, d client.Deletion) string {
 		verb, are = "would be deleted", "would be"
 	}
 	if d.DeleteDisks {
-		text += s.Line(fmt.Sprintf("group %s %s: the CVMs of %s %s deleted, and everything on their disks lost for good", r.Group, verb, slots, are), Bad)
+		text += s.Line(fmt.Sprintf("group %s %s: the CVMs of %s %s deleted, and everything on their disks lost permanently", r.Group, verb, slots, are), Bad)
 	} else {
 		text += s.Line(fmt.Sprintf("group %s %s: the CVMs of %s %s left on the platform, without credentials", r.Group, verb, slots, are), Bad)
 	}
 	if d.DryRun {
 		return text
 	}
-	return text + fmt.Sprintf("take it back with `cadre group delete %s --cancel`; what is gone by then stays gone\n", r.Group)
+	return text + fmt.Sprintf("end the deletion with `cadre group delete %s --cancel`; deleted instances stay deleted\n", r.Group)
 }
 
 // Adoptables are the members of a group that no record binds.
@@ -255,7 +255,7 @@ func Adoptables(s Style, list []rollout.Adoptable, name string, asked bool, now 
 	case asked && ready > 0:
 		text += fmt.Sprintf("%d of %d are bound by the leader and let in when they attest the next time: `cadre admission list %s`\n", ready, len(list), name)
 	case ready > 0:
-		text += fmt.Sprintf("%d of %d can be adopted: compare instance and compose hash with what you know, then name a --reason\n", ready, len(list))
+		text += fmt.Sprintf("%d of %d can be adopted: compare instance and compose hash with your own list, then name a --reason\n", ready, len(list))
 	default:
 		text += "none can be adopted now\n"
 	}
@@ -270,9 +270,9 @@ func Leaving(s Style, held []string, lost, would bool) string {
 	case len(held) == 0:
 		return ""
 	case !lost:
-		return s.Line("held, blocked(delete_disks): "+slots+" would go, and what is on the disks with it: to give that up, apply with --delete-disks --reason WHY", Warn)
+		return s.Line("held, blocked(delete_disks): "+slots+" would be deleted, with the data of their disks: to give the data up, apply with --delete-disks --reason WHY", Warn)
 	case would:
-		return s.Line("the disks of "+slots+" would be given up: everything on them would be lost for good", Bad)
+		return s.Line("the disks of "+slots+" would be given up: everything on them would be lost permanently", Bad)
 	}
-	return s.Line("the disks of "+slots+" are given up: everything on them is lost for good", Bad)
+	return s.Line("the disks of "+slots+" are given up: everything on them is lost permanently", Bad)
 }

@@ -44,9 +44,9 @@ func linkWhy(l client.Link) string {
 	text := l.State
 	switch l.State {
 	case "absent":
-		text = "there is nobody to reach"
+		text = "there is no peer to reach"
 	case "idle":
-		text = "nobody uses it; the next connection makes it"
+		text = "unused; the next connection makes it"
 	case "awaited":
 		text = "the peer dials, and has not yet"
 	}

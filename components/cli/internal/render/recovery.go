@@ -24,17 +24,17 @@ func Recovery(s Style, r client.Recovery) string {
 	text := s.Table([]string{"", "TERM", "STATE"}, rows) + "\n"
 	switch {
 	case r.Done:
-		text += s.Paint(fmt.Sprintf("recovered: the next leader goes on above term %d and state %d", r.Raised.Term, r.Raised.State), Good) +
+		text += s.Paint(fmt.Sprintf("recovered: the next leader resumes above term %d and state %d", r.Raised.Term, r.Raised.State), Good) +
 			"\n`cadre cluster status` shows it within moments\n"
 	case r.Halted == "":
 		text += s.Paint("the records are as far as what was seen of them: there is nothing to recover from", Good) + "\n"
 		if r.Agents == 0 {
-			text += "no agent reports to this coordinator: what agents saw is not known\n"
+			text += "no agent reports to this coordinator: the agents' highest values are unknown\n"
 		}
 	default:
 		text += s.Paint("halted: "+r.Halted, Bad) + "\n\n" +
 			"nothing was written. Write again what is gone since the backup, then repeat with --reason and --yes:\n" +
-			fmt.Sprintf("the next leader goes on above term %d and state %d\n", r.Raised.Term, r.Raised.State)
+			fmt.Sprintf("the next leader resumes above term %d and state %d\n", r.Raised.Term, r.Raised.State)
 	}
 	return text
 }

@@ -121,7 +121,7 @@ func serve(flags *flag.FlagSet, args []string) error {
 		}
 	}
 	if *imageFile == "" && cfg.Layout == "" {
-		return errors.New("nothing says what CVMs run: give --layout, a folder of images, or --images, a map to programs of this machine; see cadre-local help")
+		return errors.New("the programs of CVMs are unknown: give --layout, a folder of images, or --images, a map to programs of this machine; see cadre-local help")
 	}
 	if *udp != "open" && *udp != "blocked" {
 		return fmt.Errorf("--udp: %q is not open or blocked", *udp)
