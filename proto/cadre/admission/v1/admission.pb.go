@@ -125,11 +125,11 @@ func (x *ProveClusterIDResponse) GetEvidence() *Evidence {
 	return nil
 }
 
-// RenewRequest names the Boot, which must be the one that the session authenticated.
+// RenewRequest names the Boot, which must be the Boot that the session authenticated.
 type RenewRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	BootId string                 `protobuf:"bytes,1,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
-	// What the Boot has in force.
+	// The credentials that the Boot has in force.
 	Held          *Held `protobuf:"bytes,2,opt,name=held,proto3" json:"held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -179,9 +179,8 @@ func (x *RenewRequest) GetHeld() *Held {
 	return nil
 }
 
-// Held is what a Boot that asks for fresh credentials has in force. It is said by the
-// Boot about itself and decides nothing but what becomes of that. Who sends it takes
-// what an answer names as kept for unchanged.
+// Held lists the credentials of a Boot that asks for new ones. The Boot itself reports it, and it
+// decides only about these credentials. The sender keeps the items that an answer names as kept.
 type Held struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// ConsulCredentials.tokens_id of the token in use. It is not revoked when others are
@@ -350,7 +349,7 @@ type StandingResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The Boot holds the Slot.
 	Holds bool `protobuf:"varint,1,opt,name=holds,proto3" json:"holds,omitempty"`
-	// Why it does not: INCARNATION_STALE, or what it was evicted for.
+	// Why it does not: INCARNATION_STALE, or the reason of its eviction.
 	Code          string `protobuf:"bytes,2,opt,name=code,proto3" json:"code,omitempty"`
 	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -481,7 +480,8 @@ func (x *ChallengeRequest) GetBootNonce() []byte {
 	return nil
 }
 
-// ChallengeResponse names what the Boot would become and proves who asks.
+// ChallengeResponse names the Slot that the Boot would become, and proves the answering
+// coordinator.
 type ChallengeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 32 bytes, single use, valid until expires_at.
@@ -598,7 +598,7 @@ func (x *ChallengeResponse) GetCoordinatorPath() [][]byte {
 	return nil
 }
 
-// Evidence is what a CVM presents: the quote and what is needed to read it.
+// Evidence is the proof of a CVM: the quote and the data for its verification.
 type Evidence struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// TDX quote v4, raw bytes, at most 16 KiB.
@@ -611,8 +611,8 @@ type Evidence struct {
 	// KiB. Set by coordinators, so that an agent needs no way to Intel's service: it
 	// checks every signature and date itself.
 	Collateral []byte `protobuf:"bytes,4,opt,name=collateral,proto3" json:"collateral,omitempty"`
-	// The guest agent's vm_config (JSON text), at most 64 KiB. Host input: only a
-	// second verifier uses it, to compute what the OS image must measure to.
+	// The guest agent's vm_config (JSON text), at most 64 KiB. Host input: only a second verifier
+	// uses it, to compute the expected measurement of the OS image.
 	VmConfig      string `protobuf:"bytes,5,opt,name=vm_config,json=vmConfig,proto3" json:"vm_config,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -689,10 +689,10 @@ type AdmitRequest struct {
 	// Canonical statement (package attest/statement), committed to by report_data.
 	Statement []byte    `protobuf:"bytes,1,opt,name=statement,proto3" json:"statement,omitempty"`
 	Evidence  *Evidence `protobuf:"bytes,2,opt,name=evidence,proto3" json:"evidence,omitempty"`
-	// What the Boot has in force, if it asks again; absent at its first admission.
+	// The credentials that the Boot has in force, if it asks again; absent at its first admission.
 	Held *Held `protobuf:"bytes,3,opt,name=held,proto3" json:"held,omitempty"`
-	// Highest Term and highest state of the coordinators' records that the agent ever saw, across
-	// its boots: they tell a coordinator that began a moment ago whether the records went back.
+	// Highest Term and highest state of the coordinators' records that the agent ever saw, across its
+	// boots. A coordinator that has just started detects by them that the records went back.
 	SeenTerm      uint64 `protobuf:"varint,4,opt,name=seen_term,json=seenTerm,proto3" json:"seen_term,omitempty"`
 	SeenState     uint64 `protobuf:"varint,5,opt,name=seen_state,json=seenState,proto3" json:"seen_state,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -847,8 +847,8 @@ type Credentials struct {
 	ReattestBy *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=reattest_by,json=reattestBy,proto3" json:"reattest_by,omitempty"`
 	// The evidence was judged under a root that is not Intel's.
 	Simulated bool `protobuf:"varint,16,opt,name=simulated,proto3" json:"simulated,omitempty"`
-	// Declared secrets whose epoch cannot be read: the Boot keeps what it has of them.
-	// Never at its first admission, which is refused instead.
+	// Declared secrets whose epoch cannot be read: the Boot keeps its present values. Never at its
+	// first admission, which is refused instead.
 	KeptSecrets   []string `protobuf:"bytes,17,rep,name=kept_secrets,json=keptSecrets,proto3" json:"kept_secrets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1093,8 +1093,8 @@ type ConsulCredentials struct {
 	TokensExpireAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=tokens_expire_at,json=tokensExpireAt,proto3" json:"tokens_expire_at,omitempty"`
 	// Names the token in Held. It is no secret.
 	TokensId string `protobuf:"bytes,10,opt,name=tokens_id,json=tokensId,proto3" json:"tokens_id,omitempty"`
-	// The token that the Boot said it uses stays: workload_token and tokens_expire_at are left
-	// out. Only a Boot that said keeps_token is told so.
+	// The token that the Boot reported stays: workload_token and tokens_expire_at are left out. Only
+	// a Boot that sent keeps_token gets this.
 	TokenKept     bool `protobuf:"varint,13,opt,name=token_kept,json=tokenKept,proto3" json:"token_kept,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

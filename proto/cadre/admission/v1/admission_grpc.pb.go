@@ -39,9 +39,9 @@ type AdmissionServiceClient interface {
 	Challenge(ctx context.Context, in *ChallengeRequest, opts ...grpc.CallOption) (*ChallengeResponse, error)
 	// Admit spends the nonce, verifies and appraises the evidence, and issues credentials.
 	Admit(ctx context.Context, in *AdmitRequest, opts ...grpc.CallOption) (*AdmitResponse, error)
-	// Standing tells an admitted Boot that reaches no coordinator by control session
-	// whether it still is the Slot that it names. The Boot is the one whose key the
-	// connection proves; it believes only a server that shows a coordinator's SVID.
+	// Standing answers an admitted Boot without a control session whether it still holds the Slot
+	// that it names. The key of the connection identifies the Boot. The Boot accepts only a server
+	// with a coordinator's SVID.
 	Standing(ctx context.Context, in *StandingRequest, opts ...grpc.CallOption) (*StandingResponse, error)
 }
 
@@ -94,9 +94,9 @@ type AdmissionServiceServer interface {
 	Challenge(context.Context, *ChallengeRequest) (*ChallengeResponse, error)
 	// Admit spends the nonce, verifies and appraises the evidence, and issues credentials.
 	Admit(context.Context, *AdmitRequest) (*AdmitResponse, error)
-	// Standing tells an admitted Boot that reaches no coordinator by control session
-	// whether it still is the Slot that it names. The Boot is the one whose key the
-	// connection proves; it believes only a server that shows a coordinator's SVID.
+	// Standing answers an admitted Boot without a control session whether it still holds the Slot
+	// that it names. The key of the connection identifies the Boot. The Boot accepts only a server
+	// with a coordinator's SVID.
 	Standing(context.Context, *StandingRequest) (*StandingResponse, error)
 	mustEmbedUnimplementedAdmissionServiceServer()
 }
@@ -224,10 +224,10 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// BootstrapService is served beside AdmissionService, to coordinators that know no
-// cluster ID of the cluster yet. By it they find the one to join, or that there is none.
+// BootstrapService runs next to AdmissionService, for coordinators that know no cluster ID yet. By
+// it they find the cluster ID to join, or learn that there is none.
 type BootstrapServiceClient interface {
-	// ProveClusterID tells which cluster ID the answering coordinator knows, with evidence.
+	// ProveClusterID returns the cluster ID of the answering coordinator, with evidence.
 	ProveClusterID(ctx context.Context, in *ProveClusterIDRequest, opts ...grpc.CallOption) (*ProveClusterIDResponse, error)
 }
 
@@ -253,10 +253,10 @@ func (c *bootstrapServiceClient) ProveClusterID(ctx context.Context, in *ProveCl
 // All implementations must embed UnimplementedBootstrapServiceServer
 // for forward compatibility.
 //
-// BootstrapService is served beside AdmissionService, to coordinators that know no
-// cluster ID of the cluster yet. By it they find the one to join, or that there is none.
+// BootstrapService runs next to AdmissionService, for coordinators that know no cluster ID yet. By
+// it they find the cluster ID to join, or learn that there is none.
 type BootstrapServiceServer interface {
-	// ProveClusterID tells which cluster ID the answering coordinator knows, with evidence.
+	// ProveClusterID returns the cluster ID of the answering coordinator, with evidence.
 	ProveClusterID(context.Context, *ProveClusterIDRequest) (*ProveClusterIDResponse, error)
 	mustEmbedUnimplementedBootstrapServiceServer()
 }

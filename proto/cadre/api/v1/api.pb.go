@@ -177,8 +177,8 @@ type ApplyGroupRequest struct {
 	// Create only: a group that has a spec already is refused (GROUP_EXISTS), unless it is
 	// this very one. Not with expected_index.
 	ExpectAbsent bool `protobuf:"varint,7,opt,name=expect_absent,json=expectAbsent,proto3" json:"expect_absent,omitempty"`
-	// Names the call in the records of what comes of it: letters, digits and . _ : -, at most
-	// 128 bytes. Empty: the coordinator makes one. A call that is tried again has the same.
+	// Names the call in its records: letters, digits and . _ : -, at most 128 bytes. Empty: the
+	// coordinator makes one. A retry of the call has the same id.
 	RequestId     string `protobuf:"bytes,8,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1204,8 +1204,8 @@ type RestartInstanceRequest struct {
 	// twice is one restart, and with other content it is refused. Empty: made here, and
 	// each call is a restart of its own.
 	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// The service of the compose text whose workload starts anew in its container; empty: the
-	// CVM restarts. It is refused where the agent could not do it.
+	// The service of the compose text whose workload restarts in its container; empty: the CVM
+	// restarts. It is refused where the agent could not do it.
 	Service       string `protobuf:"bytes,4,opt,name=service,proto3" json:"service,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1467,8 +1467,7 @@ type GetClusterResponse struct {
 	Simulated bool `protobuf:"varint,6,opt,name=simulated,proto3" json:"simulated,omitempty"`
 	// Cluster ID that the answering coordinator serves.
 	ClusterId string `protobuf:"bytes,7,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
-	// Why no coordinator can lead until an operator does something, and what; empty
-	// while one could.
+	// Why no coordinator can lead until an operator acts, and the action; empty while one can lead.
 	Halted        string `protobuf:"bytes,8,opt,name=halted,proto3" json:"halted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1995,7 +1994,7 @@ func (x *ListSecretsResponse) GetSecrets() []*Secret {
 	return nil
 }
 
-// Secret is what may be known of a secret by people.
+// Secret is the public information about a secret.
 type Secret struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "cluster" for the cluster's own keys.
@@ -2015,7 +2014,7 @@ type Secret struct {
 	Step string `protobuf:"bytes,10,opt,name=step,proto3" json:"step,omitempty"`
 	// A rotation was asked for and has not begun.
 	Requested bool `protobuf:"varint,11,opt,name=requested,proto3" json:"requested,omitempty"`
-	// Slots whose agents have the epoch in force, of those that are connected here.
+	// Slots whose agents have the epoch in force, among the agents connected here.
 	Delivered     uint32 `protobuf:"varint,12,opt,name=delivered,proto3" json:"delivered,omitempty"`
 	Connected     uint32 `protobuf:"varint,13,opt,name=connected,proto3" json:"connected,omitempty"`
 	unknownFields protoimpl.UnknownFields

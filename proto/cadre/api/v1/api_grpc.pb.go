@@ -52,18 +52,18 @@ type ClusterServiceClient interface {
 	ApplyGroup(ctx context.Context, in *ApplyGroupRequest, opts ...grpc.CallOption) (*ApplyGroupResponse, error)
 	GetGroup(ctx context.Context, in *GetGroupRequest, opts ...grpc.CallOption) (*GetGroupResponse, error)
 	ListGroups(ctx context.Context, in *ListGroupsRequest, opts ...grpc.CallOption) (*ListGroupsResponse, error)
-	// PlanRollout says for every Slot what would be done or what it waits for.
+	// PlanRollout lists the planned action or the holds of every Slot.
 	PlanRollout(ctx context.Context, in *PlanRolloutRequest, opts ...grpc.CallOption) (*PlanRolloutResponse, error)
 	// WatchGroup sends the group's view at once and again on each change.
 	WatchGroup(ctx context.Context, in *WatchGroupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchGroupResponse], error)
 	ListRollouts(ctx context.Context, in *ListRolloutsRequest, opts ...grpc.CallOption) (*ListRolloutsResponse, error)
 	ListInstances(ctx context.Context, in *ListInstancesRequest, opts ...grpc.CallOption) (*ListInstancesResponse, error)
 	DescribeInstance(ctx context.Context, in *DescribeInstanceRequest, opts ...grpc.CallOption) (*DescribeInstanceResponse, error)
-	// RestartInstance queues a restart of one Slot at what it runs, or of one service in it;
-	// budget and quorum rules apply.
+	// RestartInstance queues a restart of one Slot at its Revision, or of one service in it; budget
+	// and quorum rules apply.
 	RestartInstance(ctx context.Context, in *RestartInstanceRequest, opts ...grpc.CallOption) (*RestartInstanceResponse, error)
-	// UpdateInstance queues the update of one Slot to what its group wants it to run, under the
-	// rules of every update. Nothing is done about a Slot that is there.
+	// UpdateInstance queues the update of one Slot to its group's Revision, under the rules of every
+	// update. It has no effect on a Slot that is at that Revision.
 	UpdateInstance(ctx context.Context, in *UpdateInstanceRequest, opts ...grpc.CallOption) (*UpdateInstanceResponse, error)
 	// GetCluster describes the coordinators, the leader and the root of trust.
 	GetCluster(ctx context.Context, in *GetClusterRequest, opts ...grpc.CallOption) (*GetClusterResponse, error)
@@ -74,7 +74,7 @@ type ClusterServiceClient interface {
 	// BenchPeer measures throughput between two nodes. It loads the network, so the
 	// caller must be able to write the specs of their groups.
 	BenchPeer(ctx context.Context, in *BenchPeerRequest, opts ...grpc.CallOption) (*BenchPeerResponse, error)
-	// ListSecrets tells the epochs of the secrets, never a value.
+	// ListSecrets lists the epochs of the secrets, never a value.
 	ListSecrets(ctx context.Context, in *ListSecretsRequest, opts ...grpc.CallOption) (*ListSecretsResponse, error)
 	// RotateSecret asks the leader for a new epoch of one secret.
 	RotateSecret(ctx context.Context, in *RotateSecretRequest, opts ...grpc.CallOption) (*RotateSecretResponse, error)
@@ -277,18 +277,18 @@ type ClusterServiceServer interface {
 	ApplyGroup(context.Context, *ApplyGroupRequest) (*ApplyGroupResponse, error)
 	GetGroup(context.Context, *GetGroupRequest) (*GetGroupResponse, error)
 	ListGroups(context.Context, *ListGroupsRequest) (*ListGroupsResponse, error)
-	// PlanRollout says for every Slot what would be done or what it waits for.
+	// PlanRollout lists the planned action or the holds of every Slot.
 	PlanRollout(context.Context, *PlanRolloutRequest) (*PlanRolloutResponse, error)
 	// WatchGroup sends the group's view at once and again on each change.
 	WatchGroup(*WatchGroupRequest, grpc.ServerStreamingServer[WatchGroupResponse]) error
 	ListRollouts(context.Context, *ListRolloutsRequest) (*ListRolloutsResponse, error)
 	ListInstances(context.Context, *ListInstancesRequest) (*ListInstancesResponse, error)
 	DescribeInstance(context.Context, *DescribeInstanceRequest) (*DescribeInstanceResponse, error)
-	// RestartInstance queues a restart of one Slot at what it runs, or of one service in it;
-	// budget and quorum rules apply.
+	// RestartInstance queues a restart of one Slot at its Revision, or of one service in it; budget
+	// and quorum rules apply.
 	RestartInstance(context.Context, *RestartInstanceRequest) (*RestartInstanceResponse, error)
-	// UpdateInstance queues the update of one Slot to what its group wants it to run, under the
-	// rules of every update. Nothing is done about a Slot that is there.
+	// UpdateInstance queues the update of one Slot to its group's Revision, under the rules of every
+	// update. It has no effect on a Slot that is at that Revision.
 	UpdateInstance(context.Context, *UpdateInstanceRequest) (*UpdateInstanceResponse, error)
 	// GetCluster describes the coordinators, the leader and the root of trust.
 	GetCluster(context.Context, *GetClusterRequest) (*GetClusterResponse, error)
@@ -299,7 +299,7 @@ type ClusterServiceServer interface {
 	// BenchPeer measures throughput between two nodes. It loads the network, so the
 	// caller must be able to write the specs of their groups.
 	BenchPeer(context.Context, *BenchPeerRequest) (*BenchPeerResponse, error)
-	// ListSecrets tells the epochs of the secrets, never a value.
+	// ListSecrets lists the epochs of the secrets, never a value.
 	ListSecrets(context.Context, *ListSecretsRequest) (*ListSecretsResponse, error)
 	// RotateSecret asks the leader for a new epoch of one secret.
 	RotateSecret(context.Context, *RotateSecretRequest) (*RotateSecretResponse, error)

@@ -23,7 +23,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// OverrideKind is what an override asks for.
+// OverrideKind is the kind of an override.
 type OverrideKind int32
 
 const (
@@ -92,11 +92,11 @@ type SetOverrideRequest struct {
 	Kind  OverrideKind           `protobuf:"varint,1,opt,name=kind,proto3,enum=cadre.api.v1.OverrideKind" json:"kind,omitempty"`
 	// A Slot; for a pause a group, for a freeze a group, or empty for all groups.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// How long it stands; absent: until it is taken back.
+	// Duration of the override; absent: until an operator ends it.
 	For *durationpb.Duration `protobuf:"bytes,3,opt,name=for,proto3" json:"for,omitempty"`
 	// Required, except of a pause.
 	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	// What an exclusion leaves the Slot out of: rollout, healing; none named: of both.
+	// The activities that an exclusion covers: rollout, healing; none named: both.
 	From          []string `protobuf:"bytes,5,rep,name=from,proto3" json:"from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -410,8 +410,8 @@ func (x *ListOverridesResponse) GetOverrides() []*Override {
 type ProposeUndoRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Group string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
-	// Revision to go back to, as a person types it; empty: the last one that was proven before
-	// the present target.
+	// Revision to go back to, as a person types it; empty: the last proven one before the present
+	// target.
 	Revision      string `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -469,7 +469,7 @@ type ProposeUndoResponse struct {
 	// Revisions from which and to which it goes, in full.
 	FromRevision string `protobuf:"bytes,3,opt,name=from_revision,json=fromRevision,proto3" json:"from_revision,omitempty"`
 	ToRevision   string `protobuf:"bytes,4,opt,name=to_revision,json=toRevision,proto3" json:"to_revision,omitempty"`
-	// What stands in the way of that revision, such as a floor.
+	// Obstacles to that revision, such as a floor.
 	Warnings      []string `protobuf:"bytes,5,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -547,9 +547,9 @@ type Override struct {
 	Reason string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	By     string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
 	At     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=at,proto3" json:"at,omitempty"`
-	// Unset: it stands until it is taken back.
+	// Unset: it lasts until an operator ends it.
 	Until *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=until,proto3" json:"until,omitempty"`
-	// What an exclusion leaves the Slot out of.
+	// The activities that an exclusion covers.
 	From []string `protobuf:"bytes,7,rep,name=from,proto3" json:"from,omitempty"`
 	// How much of its time is left, by elapsed time: no clock has to be right for it. Unset
 	// with until.

@@ -29,15 +29,14 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ControlService sets and takes back an operator's overrides: what the leader leaves alone,
-// takes out of service or freezes while the override stands. Each is one key below control/,
-// written with the caller's own token.
+// ControlService sets and ends an operator's overrides: pauses, drains, protections, exclusions and
+// freezes. Each override is one key below control/, written with the caller's own token.
 type ControlServiceClient interface {
-	// SetOverride sets an override, or gives an override that stands another reason and time.
+	// SetOverride sets an override, or gives an existing override another reason and time.
 	SetOverride(ctx context.Context, in *SetOverrideRequest, opts ...grpc.CallOption) (*SetOverrideResponse, error)
-	// ClearOverride takes an override back. Taking back what does not stand is fine.
+	// ClearOverride ends an override. Clearing an absent override succeeds.
 	ClearOverride(ctx context.Context, in *ClearOverrideRequest, opts ...grpc.CallOption) (*ClearOverrideResponse, error)
-	// ListOverrides gives the overrides that stand, of the groups that the caller may read.
+	// ListOverrides lists the present overrides of the groups that the caller may read.
 	ListOverrides(ctx context.Context, in *ListOverridesRequest, opts ...grpc.CallOption) (*ListOverridesResponse, error)
 	// ProposeUndo gives the spec by which a group goes back to a revision before. It writes
 	// nothing: the caller applies the spec, with the index that it was made from.
@@ -96,15 +95,14 @@ func (c *controlServiceClient) ProposeUndo(ctx context.Context, in *ProposeUndoR
 // All implementations must embed UnimplementedControlServiceServer
 // for forward compatibility.
 //
-// ControlService sets and takes back an operator's overrides: what the leader leaves alone,
-// takes out of service or freezes while the override stands. Each is one key below control/,
-// written with the caller's own token.
+// ControlService sets and ends an operator's overrides: pauses, drains, protections, exclusions and
+// freezes. Each override is one key below control/, written with the caller's own token.
 type ControlServiceServer interface {
-	// SetOverride sets an override, or gives an override that stands another reason and time.
+	// SetOverride sets an override, or gives an existing override another reason and time.
 	SetOverride(context.Context, *SetOverrideRequest) (*SetOverrideResponse, error)
-	// ClearOverride takes an override back. Taking back what does not stand is fine.
+	// ClearOverride ends an override. Clearing an absent override succeeds.
 	ClearOverride(context.Context, *ClearOverrideRequest) (*ClearOverrideResponse, error)
-	// ListOverrides gives the overrides that stand, of the groups that the caller may read.
+	// ListOverrides lists the present overrides of the groups that the caller may read.
 	ListOverrides(context.Context, *ListOverridesRequest) (*ListOverridesResponse, error)
 	// ProposeUndo gives the spec by which a group goes back to a revision before. It writes
 	// nothing: the caller applies the spec, with the index that it was made from.

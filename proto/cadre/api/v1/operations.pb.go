@@ -25,7 +25,7 @@ type ListOperationsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Empty for all groups that the caller may read.
 	Group string `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
-	// Also those that have ended and are kept.
+	// Also ended operations that are kept.
 	All           bool `protobuf:"varint,2,opt,name=all,proto3" json:"all,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -326,7 +326,7 @@ type ResolveOperationRequest struct {
 	As        string `protobuf:"bytes,2,opt,name=as,proto3" json:"as,omitempty"`
 	Reason    string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	RequestId string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Say what it would mean; write nothing.
+	// Return the effect without writing.
 	DryRun        bool `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -463,7 +463,7 @@ type ReplaceInstanceRequest struct {
 	Slot      string                 `protobuf:"bytes,1,opt,name=slot,proto3" json:"slot,omitempty"`
 	Reason    string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	RequestId string                 `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Say what would be lost; write nothing.
+	// Return the losses without writing.
 	DryRun        bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -530,8 +530,7 @@ func (x *ReplaceInstanceRequest) GetDryRun() bool {
 type ReplaceInstanceResponse struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	RequestId string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// The CVM that the Slot is bound to, and what the platform says of it; empty: it
-	// lists none.
+	// The CVM that the Slot is bound to, in the platform's words; empty: the platform lists none.
 	VmUuid         string   `protobuf:"bytes,2,opt,name=vm_uuid,json=vmUuid,proto3" json:"vm_uuid,omitempty"`
 	InstanceId     string   `protobuf:"bytes,3,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
 	PlatformName   string   `protobuf:"bytes,4,opt,name=platform_name,json=platformName,proto3" json:"platform_name,omitempty"`
@@ -675,8 +674,8 @@ func (x *RetryRolloutRequest) GetRequestId() string {
 
 type RetryRolloutResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// False when nothing waits for it: the rollout has not failed, healing does not stand still, and
-	// no step was refused too often. Nothing is written then.
+	// False when nothing waits for it: the rollout has not failed, healing has not stopped, and no
+	// step was refused too often. Nothing is written then.
 	Changed       bool   `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
 	RequestId     string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	Rollout       string `protobuf:"bytes,3,opt,name=rollout,proto3" json:"rollout,omitempty"`
@@ -751,7 +750,7 @@ type DeleteGroupRequest struct {
 	DeleteDisks bool   `protobuf:"varint,3,opt,name=delete_disks,json=deleteDisks,proto3" json:"delete_disks,omitempty"`
 	Reason      string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	DryRun      bool   `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	// Take the deletion back: what is not gone yet stays.
+	// Cancel the deletion: the remaining parts stay.
 	Cancel        bool `protobuf:"varint,6,opt,name=cancel,proto3" json:"cancel,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -984,7 +983,7 @@ func (x *ListAdoptableResponse) GetAdoptableJson() [][]byte {
 type AdoptGroupRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Group string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
-	// What the caller saw: a member that attested something else since is not adopted.
+	// The list that the caller saw: a member with other evidence since then is not adopted.
 	Members       []*AdoptMember `protobuf:"bytes,2,rep,name=members,proto3" json:"members,omitempty"`
 	Reason        string         `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields

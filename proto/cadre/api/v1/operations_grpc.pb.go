@@ -34,27 +34,26 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// OperationService shows what is being carried out, and takes what operators ask for
-// when the planner cannot go on by itself. It stands beside ClusterService, with the
-// same callers: each write is a write of a key below control/ with the caller's own
-// token. A request_id is made by the caller once and repeated with a call that is tried
-// again: the same one twice is one request, and with other content it is refused.
+// OperationService lists operations, and takes operators' requests when the planner cannot continue
+// automatically. It runs next to ClusterService, with the same callers: each write is a write of a
+// key below control/ with the caller's own token. The caller makes a request_id once and repeats it
+// with each retry: a repeated id is one request, and an id with other content is refused.
 type OperationServiceClient interface {
-	// ListOperations gives what is open, or all that is kept, newest first.
+	// ListOperations lists open operations, or all kept ones, newest first.
 	ListOperations(ctx context.Context, in *ListOperationsRequest, opts ...grpc.CallOption) (*ListOperationsResponse, error)
 	GetOperation(ctx context.Context, in *GetOperationRequest, opts ...grpc.CallOption) (*GetOperationResponse, error)
-	// ResolveOperation says what became of a platform call that nobody can tell.
+	// ResolveOperation records the effect of an undecided platform call.
 	ResolveOperation(ctx context.Context, in *ResolveOperationRequest, opts ...grpc.CallOption) (*ResolveOperationResponse, error)
 	// CancelRequest takes back a request that nothing was done about yet.
 	CancelRequest(ctx context.Context, in *CancelRequestRequest, opts ...grpc.CallOption) (*CancelRequestResponse, error)
 	// ReplaceInstance asks for a new CVM with a new disk for a Slot.
 	ReplaceInstance(ctx context.Context, in *ReplaceInstanceRequest, opts ...grpc.CallOption) (*ReplaceInstanceResponse, error)
-	// RetryRollout lets a group's rollout go on that has failed.
+	// RetryRollout continues a group's failed rollout.
 	RetryRollout(ctx context.Context, in *RetryRolloutRequest, opts ...grpc.CallOption) (*RetryRolloutResponse, error)
 	// DeleteGroup takes a group down, or takes that back.
 	DeleteGroup(ctx context.Context, in *DeleteGroupRequest, opts ...grpc.CallOption) (*DeleteGroupResponse, error)
-	// ListAdoptable says which running CVMs could become members of a group, and what
-	// each attested.
+	// ListAdoptable lists the running CVMs that could become members of a group, with each one's
+	// evidence.
 	ListAdoptable(ctx context.Context, in *ListAdoptableRequest, opts ...grpc.CallOption) (*ListAdoptableResponse, error)
 	// AdoptGroup has the leader bind running CVMs whose records are lost.
 	AdoptGroup(ctx context.Context, in *AdoptGroupRequest, opts ...grpc.CallOption) (*AdoptGroupResponse, error)
@@ -162,27 +161,26 @@ func (c *operationServiceClient) AdoptGroup(ctx context.Context, in *AdoptGroupR
 // All implementations must embed UnimplementedOperationServiceServer
 // for forward compatibility.
 //
-// OperationService shows what is being carried out, and takes what operators ask for
-// when the planner cannot go on by itself. It stands beside ClusterService, with the
-// same callers: each write is a write of a key below control/ with the caller's own
-// token. A request_id is made by the caller once and repeated with a call that is tried
-// again: the same one twice is one request, and with other content it is refused.
+// OperationService lists operations, and takes operators' requests when the planner cannot continue
+// automatically. It runs next to ClusterService, with the same callers: each write is a write of a
+// key below control/ with the caller's own token. The caller makes a request_id once and repeats it
+// with each retry: a repeated id is one request, and an id with other content is refused.
 type OperationServiceServer interface {
-	// ListOperations gives what is open, or all that is kept, newest first.
+	// ListOperations lists open operations, or all kept ones, newest first.
 	ListOperations(context.Context, *ListOperationsRequest) (*ListOperationsResponse, error)
 	GetOperation(context.Context, *GetOperationRequest) (*GetOperationResponse, error)
-	// ResolveOperation says what became of a platform call that nobody can tell.
+	// ResolveOperation records the effect of an undecided platform call.
 	ResolveOperation(context.Context, *ResolveOperationRequest) (*ResolveOperationResponse, error)
 	// CancelRequest takes back a request that nothing was done about yet.
 	CancelRequest(context.Context, *CancelRequestRequest) (*CancelRequestResponse, error)
 	// ReplaceInstance asks for a new CVM with a new disk for a Slot.
 	ReplaceInstance(context.Context, *ReplaceInstanceRequest) (*ReplaceInstanceResponse, error)
-	// RetryRollout lets a group's rollout go on that has failed.
+	// RetryRollout continues a group's failed rollout.
 	RetryRollout(context.Context, *RetryRolloutRequest) (*RetryRolloutResponse, error)
 	// DeleteGroup takes a group down, or takes that back.
 	DeleteGroup(context.Context, *DeleteGroupRequest) (*DeleteGroupResponse, error)
-	// ListAdoptable says which running CVMs could become members of a group, and what
-	// each attested.
+	// ListAdoptable lists the running CVMs that could become members of a group, with each one's
+	// evidence.
 	ListAdoptable(context.Context, *ListAdoptableRequest) (*ListAdoptableResponse, error)
 	// AdoptGroup has the leader bind running CVMs whose records are lost.
 	AdoptGroup(context.Context, *AdoptGroupRequest) (*AdoptGroupResponse, error)

@@ -685,7 +685,7 @@ type ApproveRevisionRequest struct {
 	// A Revision, the beginning of one (4 digits or more), #n with a group, or a
 	// compose hash.
 	Revision string `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
-	// Group that it is for; empty: the one that has the Revision.
+	// Group that it is for; empty: the group that has the Revision.
 	Group string `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
 	Note  string `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"`
 	// Take the approval back.
@@ -900,7 +900,7 @@ type GetAppComposeResponse struct {
 	ComposeHash string `protobuf:"bytes,3,opt,name=compose_hash,json=composeHash,proto3" json:"compose_hash,omitempty"`
 	// Exactly the bytes that are measured.
 	AppCompose []byte `protobuf:"bytes,4,opt,name=app_compose,json=appCompose,proto3" json:"app_compose,omitempty"`
-	// When it was judged; unset: it is what would be rendered now, and no platform was
+	// When it was judged; unset: it is the document that would be rendered now, and no platform was
 	// asked yet.
 	JudgedAt      *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=judged_at,json=judgedAt,proto3" json:"judged_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -979,7 +979,7 @@ type RevokeRequest struct {
 	// id of a key provider.
 	Id     string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Say what would be cut off; write nothing.
+	// Return the affected boots without writing.
 	DryRun        bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -37,13 +37,13 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// PolicyService says who is admitted and why, and takes what operators decide about
-// it. It stands beside ClusterService, with the same callers: each write is a write of
-// a key below control/ with the caller's own token.
+// PolicyService lists and explains admissions, and takes operators' decisions about them. It runs
+// next to ClusterService, with the same callers: each write is a write of a key below control/ with
+// the caller's own token.
 type PolicyServiceClient interface {
 	// ListAdmissions gives one line for each Slot.
 	ListAdmissions(ctx context.Context, in *ListAdmissionsRequest, opts ...grpc.CallOption) (*ListAdmissionsResponse, error)
-	// ExplainAdmission tells everything about one Slot's admission.
+	// ExplainAdmission returns all details of one Slot's admission.
 	ExplainAdmission(ctx context.Context, in *ExplainAdmissionRequest, opts ...grpc.CallOption) (*ExplainAdmissionResponse, error)
 	// ApproveRevision lets a Revision be rolled out, or takes that back.
 	ApproveRevision(ctx context.Context, in *ApproveRevisionRequest, opts ...grpc.CallOption) (*ApproveRevisionResponse, error)
@@ -51,13 +51,13 @@ type PolicyServiceClient interface {
 	GetAppCompose(ctx context.Context, in *GetAppComposeRequest, opts ...grpc.CallOption) (*GetAppComposeResponse, error)
 	// Revoke shuts out an instance, a Revision or a key provider, at once.
 	Revoke(ctx context.Context, in *RevokeRequest, opts ...grpc.CallOption) (*RevokeResponse, error)
-	// Unrevoke takes a revocation back. What was cut off has to attest again.
+	// Unrevoke removes a revocation. An evicted Boot must attest again.
 	Unrevoke(ctx context.Context, in *UnrevokeRequest, opts ...grpc.CallOption) (*UnrevokeResponse, error)
 	// ReleaseSlot ends the hold of a Slot that two Boots took from each other.
 	ReleaseSlot(ctx context.Context, in *ReleaseSlotRequest, opts ...grpc.CallOption) (*ReleaseSlotResponse, error)
 	// RaiseFloor shuts out everything older. It cannot be taken back.
 	RaiseFloor(ctx context.Context, in *RaiseFloorRequest, opts ...grpc.CallOption) (*RaiseFloorResponse, error)
-	// ListTCB tells what operators decided about the judgement of machines.
+	// ListTCB lists the operators' decisions about the judgement of machines.
 	ListTCB(ctx context.Context, in *ListTCBRequest, opts ...grpc.CallOption) (*ListTCBResponse, error)
 	// GrantTCBException tolerates a state of machines for a while, within the limits of
 	// the measured trust file.
@@ -200,13 +200,13 @@ func (c *policyServiceClient) LowerCollateral(ctx context.Context, in *LowerColl
 // All implementations must embed UnimplementedPolicyServiceServer
 // for forward compatibility.
 //
-// PolicyService says who is admitted and why, and takes what operators decide about
-// it. It stands beside ClusterService, with the same callers: each write is a write of
-// a key below control/ with the caller's own token.
+// PolicyService lists and explains admissions, and takes operators' decisions about them. It runs
+// next to ClusterService, with the same callers: each write is a write of a key below control/ with
+// the caller's own token.
 type PolicyServiceServer interface {
 	// ListAdmissions gives one line for each Slot.
 	ListAdmissions(context.Context, *ListAdmissionsRequest) (*ListAdmissionsResponse, error)
-	// ExplainAdmission tells everything about one Slot's admission.
+	// ExplainAdmission returns all details of one Slot's admission.
 	ExplainAdmission(context.Context, *ExplainAdmissionRequest) (*ExplainAdmissionResponse, error)
 	// ApproveRevision lets a Revision be rolled out, or takes that back.
 	ApproveRevision(context.Context, *ApproveRevisionRequest) (*ApproveRevisionResponse, error)
@@ -214,13 +214,13 @@ type PolicyServiceServer interface {
 	GetAppCompose(context.Context, *GetAppComposeRequest) (*GetAppComposeResponse, error)
 	// Revoke shuts out an instance, a Revision or a key provider, at once.
 	Revoke(context.Context, *RevokeRequest) (*RevokeResponse, error)
-	// Unrevoke takes a revocation back. What was cut off has to attest again.
+	// Unrevoke removes a revocation. An evicted Boot must attest again.
 	Unrevoke(context.Context, *UnrevokeRequest) (*UnrevokeResponse, error)
 	// ReleaseSlot ends the hold of a Slot that two Boots took from each other.
 	ReleaseSlot(context.Context, *ReleaseSlotRequest) (*ReleaseSlotResponse, error)
 	// RaiseFloor shuts out everything older. It cannot be taken back.
 	RaiseFloor(context.Context, *RaiseFloorRequest) (*RaiseFloorResponse, error)
-	// ListTCB tells what operators decided about the judgement of machines.
+	// ListTCB lists the operators' decisions about the judgement of machines.
 	ListTCB(context.Context, *ListTCBRequest) (*ListTCBResponse, error)
 	// GrantTCBException tolerates a state of machines for a while, within the limits of
 	// the measured trust file.

@@ -25,7 +25,7 @@ type RecoverRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Why; needed to raise.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Tell; write nothing.
+	// Return the values without writing.
 	DryRun        bool `protobuf:"varint,2,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -77,22 +77,24 @@ func (x *RecoverRequest) GetDryRun() bool {
 
 type RecoverResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the records say.
+	// The values in the records.
 	Term  uint64 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
 	State uint64 `protobuf:"varint,2,opt,name=state,proto3" json:"state,omitempty"`
 	// The highest that the answering coordinator has seen since it began.
 	SeenTerm  uint64 `protobuf:"varint,3,opt,name=seen_term,json=seenTerm,proto3" json:"seen_term,omitempty"`
 	SeenState uint64 `protobuf:"varint,4,opt,name=seen_state,json=seenState,proto3" json:"seen_state,omitempty"`
-	// Agents that report to it now, and the highest that most of them have seen, and that
-	// any has. One that lies makes the latter, not the former.
+	// Agents that report to it now, the highest values that most of them have seen, and the highest
+	// that any has. A lying agent can raise only the last ones.
 	Agents    uint32 `protobuf:"varint,5,opt,name=agents,proto3" json:"agents,omitempty"`
 	MostTerm  uint64 `protobuf:"varint,6,opt,name=most_term,json=mostTerm,proto3" json:"most_term,omitempty"`
 	MostState uint64 `protobuf:"varint,7,opt,name=most_state,json=mostState,proto3" json:"most_state,omitempty"`
 	AnyTerm   uint64 `protobuf:"varint,8,opt,name=any_term,json=anyTerm,proto3" json:"any_term,omitempty"`
 	AnyState  uint64 `protobuf:"varint,9,opt,name=any_state,json=anyState,proto3" json:"any_state,omitempty"`
-	// Why nobody leads or plans; empty while the records are as far as what was seen.
+	// Why no coordinator leads or plans; empty while the records are as far as the highest values
+	// seen.
 	Halted string `protobuf:"bytes,10,opt,name=halted,proto3" json:"halted,omitempty"`
-	// What the next Term and state are above; what they would be with dry_run.
+	// The values above which the next Term and state are; with dry_run, the ones that they would be
+	// above.
 	RaisedTerm  uint64 `protobuf:"varint,11,opt,name=raised_term,json=raisedTerm,proto3" json:"raised_term,omitempty"`
 	RaisedState uint64 `protobuf:"varint,12,opt,name=raised_state,json=raisedState,proto3" json:"raised_state,omitempty"`
 	// True when it was written.

@@ -26,12 +26,12 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// RecoveryService is the way on after the records went back: they were restored from an
-// older state, or edited. No coordinator plans anything until an operator, who looked at
-// what is gone, says so.
+// RecoveryService resumes a cluster whose records went back, because they were restored from an
+// older state, or edited. No coordinator plans anything until an operator has checked the losses
+// and calls Recover.
 type RecoveryServiceClient interface {
-	// Recover tells how far the records have come and what was seen of them, and, unless
-	// it is asked to tell only, raises Term and state above all of it.
+	// Recover returns the Term and state of the records and the highest ones seen. Without dry_run it
+	// also raises Term and state above all of them.
 	Recover(ctx context.Context, in *RecoverRequest, opts ...grpc.CallOption) (*RecoverResponse, error)
 }
 
@@ -57,12 +57,12 @@ func (c *recoveryServiceClient) Recover(ctx context.Context, in *RecoverRequest,
 // All implementations must embed UnimplementedRecoveryServiceServer
 // for forward compatibility.
 //
-// RecoveryService is the way on after the records went back: they were restored from an
-// older state, or edited. No coordinator plans anything until an operator, who looked at
-// what is gone, says so.
+// RecoveryService resumes a cluster whose records went back, because they were restored from an
+// older state, or edited. No coordinator plans anything until an operator has checked the losses
+// and calls Recover.
 type RecoveryServiceServer interface {
-	// Recover tells how far the records have come and what was seen of them, and, unless
-	// it is asked to tell only, raises Term and state above all of it.
+	// Recover returns the Term and state of the records and the highest ones seen. Without dry_run it
+	// also raises Term and state above all of them.
 	Recover(context.Context, *RecoverRequest) (*RecoverResponse, error)
 	mustEmbedUnimplementedRecoveryServiceServer()
 }

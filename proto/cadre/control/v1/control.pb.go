@@ -28,7 +28,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Verb is what an Operation asks of the agent now.
+// Verb is the request of an Operation to the agent.
 type Verb int32
 
 const (
@@ -39,7 +39,7 @@ const (
 	Verb_VERB_CANCEL_DRAIN Verb = 2
 	// Run POST_LAUNCH hooks.
 	Verb_VERB_POST_LAUNCH Verb = 3
-	// End the workload of one service and start it anew, in its container.
+	// Restart the workload of one service, in its container.
 	Verb_VERB_RESTART_SERVICE Verb = 4
 )
 
@@ -459,8 +459,8 @@ type WakeRequest struct {
 	Term           uint64 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
 	DesiredVersion uint64 `protobuf:"varint,2,opt,name=desired_version,json=desiredVersion,proto3" json:"desired_version,omitempty"`
 	PeersVersion   uint64 `protobuf:"varint,3,opt,name=peers_version,json=peersVersion,proto3" json:"peers_version,omitempty"`
-	// Set when the Boot of this session no longer is its Slot: INCARNATION_STALE, or
-	// what it was evicted for. The session ends. The Boot stops being the Slot at once.
+	// Set when the Boot of this session no longer holds its Slot: INCARNATION_STALE, or the reason of
+	// its eviction. The session ends. The Boot stops being the Slot at once.
 	EndedCode     string `protobuf:"bytes,4,opt,name=ended_code,json=endedCode,proto3" json:"ended_code,omitempty"`
 	EndedMessage  string `protobuf:"bytes,5,opt,name=ended_message,json=endedMessage,proto3" json:"ended_message,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -623,9 +623,9 @@ func (x *BeginHandoverRequest) GetAttempt() uint32 {
 
 type BeginHandoverResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Slots whose agents hold what there is to hold.
+	// Slots whose agents have paused their callers.
 	Holding []string `protobuf:"bytes,1,rep,name=holding,proto3" json:"holding,omitempty"`
-	// Slots of callers that do not, with the reason: hand-over goes on all the same.
+	// Slots of callers that have not, with the reason: the hand-over continues.
 	NotHolding map[string]string `protobuf:"bytes,2,rep,name=not_holding,json=notHolding,proto3" json:"not_holding,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Slots of callers that the answering coordinator has no session with. Another one may.
 	Unheard       []string `protobuf:"bytes,3,rep,name=unheard,proto3" json:"unheard,omitempty"`
@@ -834,7 +834,7 @@ func (x *HoldRoutesRequest) GetOperationId() string {
 	return ""
 }
 
-// HeldRoute is what an agent does about one route.
+// HeldRoute is an agent's pause of one route.
 type HeldRoute struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Route string                 `protobuf:"bytes,1,opt,name=route,proto3" json:"route,omitempty"`
@@ -1235,12 +1235,11 @@ type Desired struct {
 	// Epochs in force of the group's secrets by name. A Boot whose credentials carry an
 	// older one renews them at once.
 	SecretEpochs map[string]uint32 `protobuf:"bytes,11,rep,name=secret_epochs,json=secretEpochs,proto3" json:"secret_epochs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	// How far the coordinators' records have come. It grows with what the leader does; an
-	// agent keeps the highest it saw and reports it, so that records that went back are
-	// noticed.
+	// The state number of the coordinators' records. It grows with the leader's writes. An agent
+	// keeps the highest one that it saw and reports it, so that records that went back are detected.
 	State uint64 `protobuf:"varint,12,opt,name=state,proto3" json:"state,omitempty"`
-	// Of two of one version the one with the higher sum is newer: a coordinator may see the record
-	// that gives the version before one that was written earlier.
+	// Of two maps with one version, the map with the higher sum is newer: a coordinator may see the
+	// record with the version before a record that was written earlier.
 	IndexSum      uint64 `protobuf:"varint,13,opt,name=index_sum,json=indexSum,proto3" json:"index_sum,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1637,7 +1636,7 @@ func (x *CheckResult) GetPending() bool {
 	return false
 }
 
-// MemberView is what the driver sees from inside the CVM (workload-handover 2.1).
+// MemberView is the driver's view from inside the CVM (workload-handover 2.1).
 type MemberView struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Role     Role                   `protobuf:"varint,1,opt,name=role,proto3,enum=cadre.control.v1.Role" json:"role,omitempty"`
@@ -1661,12 +1660,12 @@ type MemberView struct {
 	MayDisruptReason string `protobuf:"bytes,13,opt,name=may_disrupt_reason,json=mayDisruptReason,proto3" json:"may_disrupt_reason,omitempty"`
 	// False: this member takes no part in quorum (no voters known to the workload).
 	QuorumMember bool `protobuf:"varint,14,opt,name=quorum_member,json=quorumMember,proto3" json:"quorum_member,omitempty"`
-	// Slot names of those who belong to the same configuration without a vote.
+	// Slot names of the configuration's members without a vote.
 	Learners []string `protobuf:"bytes,15,rep,name=learners,proto3" json:"learners,omitempty"`
-	// What the workload knows these members by, by Slot name; one without a known Slot stands
-	// under its VIP, else under its id.
+	// The workload's ids of these members, by Slot name; a member without a known Slot has its VIP as
+	// key, else its id.
 	MemberIds map[string]string `protobuf:"bytes,16,rep,name=member_ids,json=memberIds,proto3" json:"member_ids,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Slot names of those that this member, which leads, sees following it now; sorted.
+	// Slot names of the members that follow this leading member now; sorted.
 	Followers     []string `protobuf:"bytes,17,rep,name=followers,proto3" json:"followers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1821,14 +1820,14 @@ func (x *MemberView) GetFollowers() []string {
 	return nil
 }
 
-// BackendState is what the workload says of one of its backends.
+// BackendState is the workload's report on one of its backends.
 type BackendState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the backend.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Unknown while the workload said nothing, or nothing within the time that its word holds.
 	Health Health `protobuf:"varint,2,opt,name=health,proto3,enum=cadre.control.v1.Health" json:"health,omitempty"`
-	// What it publishes for roles of routes; at most 8.
+	// Its tags for roles of routes; at most 8.
 	Tags []string `protobuf:"bytes,3,rep,name=tags,proto3" json:"tags,omitempty"`
 	// For people; at most 512 bytes.
 	Output        string `protobuf:"bytes,4,opt,name=output,proto3" json:"output,omitempty"`
@@ -1948,7 +1947,7 @@ func (x *ReportRequest) GetHeartbeat() *Heartbeat {
 	return nil
 }
 
-// Heartbeat says that a report still holds, but for what stands here.
+// Heartbeat states that a report still holds, except for the fields here.
 type Heartbeat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Sequence of this heartbeat; reports and heartbeats are numbered together.
@@ -2037,8 +2036,8 @@ type Report struct {
 	State uint64 `protobuf:"varint,22,opt,name=state,proto3" json:"state,omitempty"`
 	// Backends whose registration the workload owns, as it says.
 	Backends []*BackendState `protobuf:"bytes,24,rep,name=backends,proto3" json:"backends,omitempty"`
-	// What this agent cannot do as it should, for people: a disk that takes no writes, a
-	// configuration that it does not understand. It obeys orders all the same.
+	// Faults of this agent, for people: a disk that takes no writes, a configuration that it does not
+	// understand. The agent still obeys orders.
 	Faults []string `protobuf:"bytes,23,rep,name=faults,proto3" json:"faults,omitempty"`
 	// Revision whose driver, hooks and checks are in force; the checks are those of it. Empty: not
 	// known, as from an agent that is older than this field.
@@ -2325,14 +2324,14 @@ func (x *GetPeersRequest) GetChanges() bool {
 type GetPeersResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Version uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
-	// All Peers of a whole map; of a change those that are new or other than before.
+	// All Peers of a whole map; of a change the new and the changed ones.
 	Peers []*Peer `protobuf:"bytes,2,rep,name=peers,proto3" json:"peers,omitempty"`
 	// Version of the map that this is a change of; 0: it is a whole map. With version
 	// equal to it nothing changed.
 	Base uint64 `protobuf:"varint,3,opt,name=base,proto3" json:"base,omitempty"`
 	// Slots that are no Peers any more; only of a change.
 	Removed []string `protobuf:"bytes,4,rep,name=removed,proto3" json:"removed,omitempty"`
-	// Term of the records. Maps of a higher (term, version) are newer, whoever gave them.
+	// Term of the records. Maps of a higher (term, version) are newer, from any coordinator.
 	Term          uint64 `protobuf:"varint,5,opt,name=term,proto3" json:"term,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -43,18 +43,18 @@ type CoordinatorServiceClient interface {
 	// Report delivers the whole current report of the calling Slot, or says that the last
 	// one still holds.
 	Report(ctx context.Context, in *ReportRequest, opts ...grpc.CallOption) (*ReportResponse, error)
-	// GetPeers returns the peer map that concerns the calling Slot, or what changed of it.
+	// GetPeers returns the calling Slot's peer map, or its changes.
 	GetPeers(ctx context.Context, in *GetPeersRequest, opts ...grpc.CallOption) (*GetPeersResponse, error)
 	// Farewell says that the calling Boot ends: its workload is stopped. Its lease is given
 	// up at once, so that its successor waits for nothing, and it is given nothing any more.
 	Farewell(ctx context.Context, in *FarewellRequest, opts ...grpc.CallOption) (*FarewellResponse, error)
-	// BeginHandover says that the calling Boot is about to hand leadership over for its open
-	// Operation, and has the agents of callers hold what dials routes that follow the role: those
-	// that the answering coordinator has sessions with. It answers when they do, or after a few
-	// seconds at most. A later call of the Slot takes the place of one that is under way.
+	// BeginHandover announces that the calling Boot is about to hand leadership over for its open
+	// Operation. The answering coordinator has the agents of its sessions pause callers of routes
+	// that follow the role. It answers when they have, or after a few seconds at most. A later call
+	// of the Slot replaces an earlier one.
 	BeginHandover(ctx context.Context, in *BeginHandoverRequest, opts ...grpc.CallOption) (*BeginHandoverResponse, error)
-	// EndHandover says that leadership moved, or that it stayed, in a hand-over for an Operation
-	// that the calling Slot has or had. What is held is released.
+	// EndHandover reports that leadership moved, or that it stayed, in a hand-over for an Operation
+	// that the calling Slot has or had. The agents release the paused callers.
 	EndHandover(ctx context.Context, in *EndHandoverRequest, opts ...grpc.CallOption) (*EndHandoverResponse, error)
 }
 
@@ -138,18 +138,18 @@ type CoordinatorServiceServer interface {
 	// Report delivers the whole current report of the calling Slot, or says that the last
 	// one still holds.
 	Report(context.Context, *ReportRequest) (*ReportResponse, error)
-	// GetPeers returns the peer map that concerns the calling Slot, or what changed of it.
+	// GetPeers returns the calling Slot's peer map, or its changes.
 	GetPeers(context.Context, *GetPeersRequest) (*GetPeersResponse, error)
 	// Farewell says that the calling Boot ends: its workload is stopped. Its lease is given
 	// up at once, so that its successor waits for nothing, and it is given nothing any more.
 	Farewell(context.Context, *FarewellRequest) (*FarewellResponse, error)
-	// BeginHandover says that the calling Boot is about to hand leadership over for its open
-	// Operation, and has the agents of callers hold what dials routes that follow the role: those
-	// that the answering coordinator has sessions with. It answers when they do, or after a few
-	// seconds at most. A later call of the Slot takes the place of one that is under way.
+	// BeginHandover announces that the calling Boot is about to hand leadership over for its open
+	// Operation. The answering coordinator has the agents of its sessions pause callers of routes
+	// that follow the role. It answers when they have, or after a few seconds at most. A later call
+	// of the Slot replaces an earlier one.
 	BeginHandover(context.Context, *BeginHandoverRequest) (*BeginHandoverResponse, error)
-	// EndHandover says that leadership moved, or that it stayed, in a hand-over for an Operation
-	// that the calling Slot has or had. What is held is released.
+	// EndHandover reports that leadership moved, or that it stayed, in a hand-over for an Operation
+	// that the calling Slot has or had. The agents release the paused callers.
 	EndHandover(context.Context, *EndHandoverRequest) (*EndHandoverResponse, error)
 	mustEmbedUnimplementedCoordinatorServiceServer()
 }
@@ -360,7 +360,7 @@ const (
 //
 // AgentService is served by agents to coordinators.
 type AgentServiceClient interface {
-	// Wake tells the agent that its desired state or peer map changed.
+	// Wake notifies the agent that its desired state or peer map changed.
 	Wake(ctx context.Context, in *WakeRequest, opts ...grpc.CallOption) (*WakeResponse, error)
 	// OverlayStatus describes the agent's Links.
 	OverlayStatus(ctx context.Context, in *OverlayStatusRequest, opts ...grpc.CallOption) (*OverlayStatusResponse, error)
@@ -463,7 +463,7 @@ func (c *agentServiceClient) ReleaseRoutes(ctx context.Context, in *ReleaseRoute
 //
 // AgentService is served by agents to coordinators.
 type AgentServiceServer interface {
-	// Wake tells the agent that its desired state or peer map changed.
+	// Wake notifies the agent that its desired state or peer map changed.
 	Wake(context.Context, *WakeRequest) (*WakeResponse, error)
 	// OverlayStatus describes the agent's Links.
 	OverlayStatus(context.Context, *OverlayStatusRequest) (*OverlayStatusResponse, error)
@@ -708,8 +708,8 @@ const (
 //
 // PeerService is served by coordinators to each other.
 type PeerServiceClient interface {
-	// GetEpochs tells with which gossip key the answering coordinator's Consul works,
-	// so that one that was away can join again.
+	// GetEpochs returns the gossip key of the answering coordinator's Consul, so that a coordinator
+	// that was away can join again.
 	GetEpochs(ctx context.Context, in *GetEpochsRequest, opts ...grpc.CallOption) (*GetEpochsResponse, error)
 }
 
@@ -737,8 +737,8 @@ func (c *peerServiceClient) GetEpochs(ctx context.Context, in *GetEpochsRequest,
 //
 // PeerService is served by coordinators to each other.
 type PeerServiceServer interface {
-	// GetEpochs tells with which gossip key the answering coordinator's Consul works,
-	// so that one that was away can join again.
+	// GetEpochs returns the gossip key of the answering coordinator's Consul, so that a coordinator
+	// that was away can join again.
 	GetEpochs(context.Context, *GetEpochsRequest) (*GetEpochsResponse, error)
 	mustEmbedUnimplementedPeerServiceServer()
 }

@@ -4,8 +4,8 @@
 // 	protoc        (unknown)
 // source: cadre/overlay/v1/overlay.proto
 
-// Package cadre.overlay.v1 is what a node of the overlay tells about its Links:
-// agents tell coordinators, coordinators tell operators. Nothing is decided on it.
+// Package cadre.overlay.v1 describes an overlay node's Links: agents report them to coordinators,
+// and coordinators to operators. Nothing is decided on it.
 
 package overlayv1
 
@@ -26,7 +26,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Direction tells who sends in a bench.
+// Direction is the direction of the data in a bench.
 type Direction int32
 
 const (
@@ -104,7 +104,7 @@ type Link struct {
 	Standby []string `protobuf:"bytes,13,rep,name=standby,proto3" json:"standby,omitempty"`
 	// Last round trip measured; unset before the first.
 	Rtt *durationpb.Duration `protobuf:"bytes,14,opt,name=rtt,proto3" json:"rtt,omitempty"`
-	// What the Session in use moved.
+	// The traffic of the Session in use.
 	BytesIn  uint64 `protobuf:"varint,15,opt,name=bytes_in,json=bytesIn,proto3" json:"bytes_in,omitempty"`
 	BytesOut uint64 `protobuf:"varint,16,opt,name=bytes_out,json=bytesOut,proto3" json:"bytes_out,omitempty"`
 	// Of the datagram carrier; both 0 on a byte stream.
@@ -592,7 +592,7 @@ func (x *PingSample) GetError() string {
 	return ""
 }
 
-// Bench is what one transfer measured.
+// Bench is the result of one transfer.
 type Bench struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Direction Direction              `protobuf:"varint,1,opt,name=direction,proto3,enum=cadre.overlay.v1.Direction" json:"direction,omitempty"`
