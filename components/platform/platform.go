@@ -100,7 +100,7 @@ type Provisioned struct {
 // Check reports whether the platform that answered p would measure t.AppCompose, or a text that it
 // shows. The caller judges that text. The error is ErrMeasuresOther.
 func (p Provisioned) Check(t Template) error {
-	text, whose := t.AppCompose, "what it was sent"
+	text, whose := t.AppCompose, "the sent document"
 	if len(p.AppCompose) > 0 {
 		text, whose = p.AppCompose, "the text that it shows"
 	}
@@ -184,7 +184,7 @@ func GatewayDomain(list []Instance) (string, error) {
 		}
 	}
 	if domain == "" {
-		return "", errors.New("the platform names no gateway domain, as of an account without a running CVM: name it; it is what stands behind the first dot in a CVM's public URL")
+		return "", errors.New("the platform names no gateway domain, as of an account without a running CVM: name it; it is the part behind the first dot in a CVM's public URL")
 	}
 	return domain, nil
 }

@@ -134,7 +134,7 @@ func (l *linter) bind(n *yaml.Node, where, source string, cadre bool) {
 		if cadre && strings.HasPrefix(source, "/") && slices.Contains(guestPlaces, clean(source)) {
 			return
 		}
-		l.add(n, where, RuleGuest, Error, fmt.Sprintf("%s reaches the guest agent's socket, which makes quotes and keys for whoever holds it", source),
+		l.add(n, where, RuleGuest, Error, fmt.Sprintf("%s reaches the guest agent's socket, which makes quotes and keys for every client", source),
 			"only Cadre's service (named cadre or coordinator) mounts /var/run/dstack.sock")
 	case reachEngine:
 		l.add(n, where, RuleEngine, Error, fmt.Sprintf("%s reaches the container engine, which starts anything", source), "remove the mount")

@@ -113,7 +113,7 @@ func (l *linter) mapping(n *yaml.Node, at path) {
 			l.add(key, here.String(), RuleVariable, Error, "is a key with a variable in it", "write the key out")
 		}
 		if first, twice := seen[key.Value]; twice {
-			l.add(key, here.String(), RuleDuplicate, Error, fmt.Sprintf("stands twice, first in line %d: readers differ in which they take", first), "keep one")
+			l.add(key, here.String(), RuleDuplicate, Error, fmt.Sprintf("occurs twice, first in line %d: readers differ in their choice", first), "keep one")
 		}
 		seen[key.Value] = key.Line
 		l.node(value, here)

@@ -66,7 +66,7 @@ func (s Spread) err() error {
 		return nil
 	}
 	if len(s.Errors) == 0 {
-		return errors.New("nobody was asked")
+		return errors.New("no member was queried")
 	}
 	return errors.New(s.Errors[0].Error)
 }

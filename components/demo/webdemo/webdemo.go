@@ -111,7 +111,7 @@ func offer(mux *http.ServeMux, path string, is bool, missing string, ask func(co
 	turns := make(chan struct{}, 4)
 	mux.HandleFunc("GET "+path, func(out http.ResponseWriter, req *http.Request) {
 		if !is {
-			answer(out, http.StatusNotFound, failure{Error: path + " asks nobody here: " + missing})
+			answer(out, http.StatusNotFound, failure{Error: path + " has no route here: " + missing})
 			return
 		}
 		waited := time.NewTimer(busyWait)

@@ -114,7 +114,7 @@ func (c *Client) change(ctx context.Context, vmUUID string, r call) (platform.Ac
 	inst, looked := c.Describe(ctx, vmUUID)
 	switch {
 	case looked != nil && (!errors.Is(looked, platform.ErrRefused) || errors.Is(looked, platform.ErrThrottled)):
-		return platform.Accepted{}, fmt.Errorf("%s: %w: %w: whether it is in the middle of something was not told: %w",
+		return platform.Accepted{}, fmt.Errorf("%s: %w: %w: whether it is in transition is unknown: %w",
 			r.doing, platform.ErrBusy, platform.ErrRefused, errors.Join(err, looked))
 	case looked == nil && underWay(inst):
 		return platform.Accepted{}, fmt.Errorf("%s: %w (%s): %w", r.doing, platform.ErrBusy, inst.Status, errors.Join(platform.ErrRefused, err))

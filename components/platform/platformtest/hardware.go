@@ -97,7 +97,7 @@ func (s *suite) offer() platform.Offer {
 func (s *suite) other(made platform.Instance) (image, instanceType string) {
 	s.Helper()
 	if made.OSImage == "" || made.InstanceType == "" || made.DiskGB == 0 {
-		s.Fatalf("a running cvm does not tell image, instance type and disk: %+v", made)
+		s.Fatalf("a running cvm does not report image, instance type and disk: %+v", made)
 	}
 	offer := s.offer()
 	for _, name := range offer.OSImages {

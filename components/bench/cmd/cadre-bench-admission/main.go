@@ -34,12 +34,12 @@ func bench(ctx context.Context, args []string) error {
 	out := flags.String("out", ".out/bench-admission.json", "where to write the figures")
 	rounds := flags.Int("rounds", 3, "how often everything is measured; medians are taken")
 	agents := flags.Int("agents", 1000, "how many Slots there are, all of which restart at once in the storm; not 1000: a trial")
-	quote := flags.Duration("quote-latency", 0, "what one quote of a coordinator takes")
-	slow := flags.Duration("slow-quote", 500*time.Millisecond, "the same for one storm more, whose time is told beside; 0: none")
+	quote := flags.Duration("quote-latency", 0, "duration of one quote of a coordinator")
+	slow := flags.Duration("slow-quote", 500*time.Millisecond, "the same for one more storm, whose time is listed in addition; 0: none")
 	limit := flags.Duration("storm-limit", 3*time.Minute, "after how long an agent that is not admitted is lost")
 	only := flags.String("only", "", "measure only what matches this regular expression: verification, admissions and renewals, storm")
 	consul := flags.String("consul", "", "Consul's program (empty: CADRE_CONSUL, .tools/bin/consul, or PATH)")
-	logPath := flags.String("log", ".out/bench-admission.log", "what the coordinators say")
+	logPath := flags.String("log", ".out/bench-admission.log", "output of the coordinators")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

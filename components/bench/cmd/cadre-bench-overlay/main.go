@@ -35,7 +35,7 @@ func bench(ctx context.Context, args []string) error {
 	only := flags.String("only", "", "measure only figures and contenders whose name matches this regular expression")
 	congestion := flags.String("congestion", "", "congestion control of the applications' own TCP connections (empty: the machine's default)")
 	rendezvous := flags.String("rendezvous", sibling("cadre-rendezvous"), "the rendezvous server's program")
-	logPath := flags.String("log", ".out/bench-overlay.log", "what the measured programs say")
+	logPath := flags.String("log", ".out/bench-overlay.log", "output of the measured programs")
 	debug := flags.Bool("debug", false, "let our own nodes log all they can")
 	if err := flags.Parse(args); err != nil {
 		return err

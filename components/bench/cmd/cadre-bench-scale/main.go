@@ -51,7 +51,7 @@ func bench(ctx context.Context, args []string) error {
 	only := flags.String("only", "", "measure only what matches this regular expression: idle, storm, orders, large, takeovers")
 	flags.StringVar(&o.Profile, "profile", "", "folder for CPU profiles of the leader and its Consul server, idle and growing; they cost some CPU themselves (empty: none)")
 	flags.StringVar(&o.Consul, "consul", "", "Consul's program (empty: CADRE_CONSUL, .tools/bin/consul, or PATH)")
-	logPath := flags.String("log", ".out/bench-scale.log", "what the processes say")
+	logPath := flags.String("log", ".out/bench-scale.log", "output of the processes")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 
 // ErrEnded: a coordinator refused the Boot permanently, because its name is spent. An agent then
 // ends; no other refusal is permanent.
-var ErrEnded = errors.New("refused for good")
+var ErrEnded = errors.New("refused permanently")
 
 // AdmitUntil repeats Admit, each time with a coordinator that pick names, until it succeeds, ctx
 // ends or the Boot is refused permanently. AdmitUntil calls refused with each refusal's code.

@@ -44,7 +44,7 @@ func (c *cluster) storm(ctx context.Context) (s storm, err error) {
 			s.Told[code] += n
 		}
 	}
-	c.say("  %.1f s, lost %d; told to come back since the start: %v", s.Took, s.Lost, s.Told)
+	c.say("  %.1f s, lost %d; asked to retry since the start: %v", s.Took, s.Lost, s.Told)
 	return s, nil
 }
 
@@ -138,7 +138,7 @@ func (c *cluster) takeover(ctx context.Context, kind string, end func(leader int
 	c.say("takeover, %s: coordinator-%d leads in term %d", kind, leader, term)
 	began, failed := time.Now(), make(chan error, 1)
 	go func() { failed <- end(leader) }()
-	limit, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, errors.New("nobody led within two minutes"))
+	limit, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, errors.New("no coordinator led within two minutes"))
 	defer cancel()
 	var took time.Duration
 	err = every(limit, 20*time.Millisecond, func() (bool, error) {

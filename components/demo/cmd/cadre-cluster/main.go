@@ -72,7 +72,7 @@ func run(ctx context.Context, args []string) error {
 		apply = append(apply, "-no-color")
 	}
 	if err := s.Tofu(ctx, apply...); err != nil {
-		return fmt.Errorf("clusters/%s is not applied; apply again to go on, or make cluster-down NAME=%s", s.Name, s.Name)
+		return fmt.Errorf("clusters/%s is not applied; apply again to continue, or make cluster-down NAME=%s", s.Name, s.Name)
 	}
 	s.Log = io.Discard
 	return next(ctx, s)

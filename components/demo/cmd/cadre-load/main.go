@@ -41,7 +41,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	var o options
 	flags := flag.NewFlagSet("cadre-load", flag.ContinueOnError)
-	flags.StringVar(&o.target, "target", "postgres", "what is worked on: postgres or etcd")
+	flags.StringVar(&o.target, "target", "postgres", "the system under load: postgres or etcd")
 	flags.StringVar(&o.dsn, "dsn", "", "postgres: libpq connection string; several hosts are tried in order")
 	flags.StringVar(&o.route, "route", "", "postgres: connection string of a second load, over a route to the leader")
 	flags.StringVar(&o.pooled, "pooled", "", "postgres: connection string of a third load, over a route with a pooler")
@@ -53,7 +53,7 @@ func run(ctx context.Context, args []string) error {
 	flags.IntVar(&o.writers, "writers", 4, "writers or clients at once")
 	flags.DurationVar(&o.interval, "interval", 20*time.Millisecond, "time between two attempts of one writer")
 	flags.DurationVar(&o.deadline, "deadline", 3*time.Second, "deadline of one attempt")
-	flags.StringVar(&o.journal, "journal", "", "file that gets one JSON line for each attempt; with postgres it is gone on with at the next start, and -route and -pooled have files beside it, name-route.jsonl")
+	flags.StringVar(&o.journal, "journal", "", "file that gets one JSON line for each attempt; with postgres the next start continues it, and -route and -pooled have files next to it, name-route.jsonl")
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:9180", "address of the figures")
 	if err := flags.Parse(args); err != nil {
 		return err

@@ -55,7 +55,7 @@ func parse(args []string, env func(string) string) (listen string, w webdemo.Web
 	flags.StringVar(&w.User, "user", "app", "user at the database")
 	flags.StringVar(&w.Database, "database", "app", "name of the database")
 	flags.StringVar(&names, "hosts", "/run/mesh/hosts", "hosts file with the routes' names; without it, the system's")
-	flags.StringVar(&agent, "agent", "http://127.0.0.1:7070", "where the agent serves; empty: the instance is not told")
+	flags.StringVar(&agent, "agent", "http://127.0.0.1:7070", "address of the agent; empty: the instance is omitted")
 	if err := flags.Parse(args); err != nil {
 		return "", w, err
 	}

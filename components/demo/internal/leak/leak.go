@@ -34,7 +34,7 @@ type Hit struct {
 
 // String names the secret and its place.
 func (h Hit) String() string {
-	return fmt.Sprintf("%s stands in %s at byte %d as %s", h.Canary, h.Sink, h.At, h.Form)
+	return fmt.Sprintf("%s occurs in %s at byte %d as %s", h.Canary, h.Sink, h.At, h.Form)
 }
 
 // form is one way in which a canary may be written.

@@ -70,7 +70,7 @@ var replaceAuto = []string{"--var", "replace=auto"}
 // Healed is the demo's third act: a killed CVM recovers automatically, and a permanently destroyed
 // one as well, on another CVM, rebuilt from the leader.
 func (r *Rig) Healed(ctx context.Context, n *Narrator, report *Report) error {
-	n.Say("nobody starts the killed CVM again: %s heals", report.Killed)
+	n.Say("no operator starts the killed CVM again: %s heals", report.Killed)
 	killed, err := r.AwaitHealed(ctx, report.Killed, "its CVM was killed", report.KilledAt)
 	if err != nil {
 		return err

@@ -80,7 +80,7 @@ func (r *Rig) AwaitTold(ctx context.Context, coordinators []string, operation st
 		}
 		select {
 		case <-ctx.Done():
-			return "", errors.Join(fmt.Errorf("no coordinator told callers to wait for %s", operation), context.Cause(ctx))
+			return "", errors.Join(fmt.Errorf("no coordinator asked callers to wait for %s", operation), context.Cause(ctx))
 		case <-ticker.C:
 		}
 	}

@@ -97,7 +97,7 @@ func (n *Narrator) Summary(r Report) {
 	}
 	fmt.Fprintf(w, "  leadership moves during the rollout: %d\n", r.LeadershipMoves)
 	for _, h := range r.Heals {
-		fmt.Fprintf(w, "  %s: %s: available again by itself after %.0f s, of which the platform %.1f s\n", h.Slot, h.Harm, h.DownS, h.PlatformS)
+		fmt.Fprintf(w, "  %s: %s: available again automatically after %.0f s, of which the platform %.1f s\n", h.Slot, h.Harm, h.DownS, h.PlatformS)
 	}
 	fmt.Fprintf(w, "  rollout: %.0f s, %.0f %% over platform time and min_ready; all: %.0f s\n",
 		r.RolloutS, r.OverheadPercent, r.AllS)

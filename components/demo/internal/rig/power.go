@@ -133,7 +133,7 @@ func (r *Rig) PowerLoss(ctx context.Context, n *Narrator) (PowerReport, error) {
 	if err := r.AwaitWrites(ctx, time.Now(), 200); err != nil {
 		return report, err
 	}
-	n.Say("writes go on; stopping the load and reading its rows back")
+	n.Say("writes continue; stopping the load and reading its rows back")
 	summary, err := r.LoadSummary(ctx, cut.Add(-time.Second), time.Now())
 	if err != nil {
 		return report, err

@@ -229,7 +229,7 @@ func (r *Rig) tellRendezvous(ctx context.Context) error {
 	}
 	file := filepath.Join(filepath.Dir(r.CloudFile()), "rendezvous", "roots", c.Cluster+".pem")
 	if err := os.WriteFile(file, []byte(ca), 0o600); err != nil {
-		return fmt.Errorf("tell the rendezvous of the cluster: %w", err)
+		return fmt.Errorf("register the cluster at the rendezvous: %w", err)
 	}
 	return nil
 }

@@ -401,7 +401,7 @@ func (r *Rig) awaitMachines(ctx context.Context, want map[string]string) (lines 
 		return differs
 	})
 	if err != nil {
-		return lines, errors.Join(fmt.Errorf("wait for what the status says of machines: %w", err), differs)
+		return lines, errors.Join(fmt.Errorf("wait for the status of machines: %w", err), differs)
 	}
 	return lines, nil
 }

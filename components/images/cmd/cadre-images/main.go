@@ -49,7 +49,7 @@ func main() {
 	}
 }
 
-var errUsage = errors.New("wrong usage, which was told")
+var errUsage = errors.New("wrong usage, which was printed")
 
 // flags of all commands; each reads its own.
 type flags struct {
@@ -70,7 +70,7 @@ func parse(args []string, stderr io.Writer) (string, flags, error) {
 	set.StringVar(&f.Root, "root", ".", "the `folder` of the repository")
 	set.StringVar(&f.Out, "out", "", "the `folder` of the layout (default .out/images of the repository)")
 	set.StringVar(&f.Cache, "cache", "", "the `folder` of fetched files (default .tools/images of the repository)")
-	set.StringVar(&f.Version, "version", "", "tag of the images, and what our programs say of themselves (default: as in recipes/pins.hcl)")
+	set.StringVar(&f.Version, "version", "", "tag of the images, and the programs' own version (default: as in recipes/pins.hcl)")
 	set.StringVar(&f.Source, "source", "", "state of the repository, for the provenance")
 	set.StringVar(&f.only, "only", "", "build these images alone, separated by commas")
 	set.StringVar(&f.push, "push", "", "copy the images to this registry and `prefix`, such as registry.example/team")

@@ -109,7 +109,7 @@ func Texts(texts [][]byte) (expression, comment string) {
 		return "", "its licence text is none that is known"
 	case unknown > 0:
 		// A NOTICE in addition to a licence is the usual case.
-		return strings.Join(ids, " AND "), "beside texts that are no known licence"
+		return strings.Join(ids, " AND "), "in addition to texts that are no known licence"
 	}
 	return strings.Join(ids, " AND "), ""
 }

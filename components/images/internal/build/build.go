@@ -253,7 +253,7 @@ func (r *run) makeLayer(ctx context.Context, one *recipe.Recipe, below *layer) (
 		}
 	}
 	if l.time.IsZero() {
-		return nil, errors.New("neither it nor what it stands on has a lock, which gives its time")
+		return nil, errors.New("neither the recipe nor its base has a lock, which gives its time")
 	}
 	l.inputs = append(l.inputs, bom.Input{Name: Recipes + "/" + one.Name + ".hcl", SHA256: oci.Bytes("", one.Text).DiffID.Hex})
 	if err := r.fill(ctx, l); err != nil {

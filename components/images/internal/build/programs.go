@@ -64,7 +64,7 @@ func (r *run) locked(ctx context.Context, one *recipe.Recipe, s program.Source) 
 	i := slices.IndexFunc(one.Lock.Programs, func(b recipe.Binary) bool { return b.Name == s.Name })
 	lock := one.Lock.Programs[i] // checked when the recipe was loaded
 	if lock.Toolchain != r.set.Pins.Toolchain {
-		return fmt.Errorf("%s: locked as %s builds it, and pins.hcl says %s: lock anew with make images-lock", where(one, lock.Line), lock.Toolchain, r.set.Pins.Toolchain)
+		return fmt.Errorf("%s: locked as %s builds it, and pins.hcl says %s: lock again with make images-lock", where(one, lock.Line), lock.Toolchain, r.set.Pins.Toolchain)
 	}
 	if r.Rebuild || !r.cache.Has(lock.SHA256) {
 		if err := r.provide(ctx, lock, s); err != nil {
@@ -94,7 +94,7 @@ func (r *run) provide(ctx context.Context, lock recipe.Binary, s program.Source)
 	}
 	defer func() { _ = f.Close() }()
 	if _, err := r.cache.Store(f, lock.SHA256); err != nil {
-		return fmt.Errorf("built by %s: %w; %s has changed and is to be locked anew with make images-lock, or this toolchain is not the one of go.dev",
+		return fmt.Errorf("built by %s: %w; %s has changed and must be locked again with make images-lock, or this toolchain is not the one of go.dev",
 			r.set.Pins.Toolchain, err, s.Module)
 	}
 	return nil

@@ -58,7 +58,7 @@ func (b Builder) Check(ctx context.Context) error {
 	if err == nil {
 		err = fmt.Errorf("it is %s", strings.TrimSpace(out))
 	}
-	return fmt.Errorf("images are built by %s, which Go would fetch by itself: %w; install that release, or let Go reach its module proxy", b.Toolchain, err)
+	return fmt.Errorf("images are built by %s, which Go would fetch automatically: %w; install that release, or let Go reach its module proxy", b.Toolchain, err)
 }
 
 // Build writes the programs into dir, which must be there.

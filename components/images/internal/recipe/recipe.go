@@ -284,7 +284,7 @@ func (s *Set) checkRecipe(r *Recipe, locks bool) error {
 	if below := s.recipes[r.From]; r.From != "" && (below == nil || below.Image) {
 		add("from: %q is no layer", r.From)
 	} else if s.Chain(r)[0].From != "" {
-		add("from: %q stands on %q itself", r.From, r.Name)
+		add("from: %q has %q as its base itself", r.From, r.Name)
 	}
 	if r.Image && !runAsForm.MatchString(r.RunAs) {
 		add(`run_as: %q is not "<uid>:<gid>", numbers that every runner reads alike`, r.RunAs)
@@ -347,7 +347,7 @@ func (r *Recipe) checkPrebuilt(p Prebuilt) error {
 		add("wheel: %s is one of wheels, which puts it into the image whole: name it in one place", name)
 	}
 	if _, ok := r.Own(p.Copyright()); !ok {
-		add("no file %q says what its licence is: write one into the recipe", p.Copyright())
+		add("no file %q has its licence: add one to the recipe", p.Copyright())
 	}
 	return errors.Join(errs...)
 }
@@ -394,7 +394,7 @@ func (l Lock) Wheel(text string) (Wheel, bool) {
 func (r *Recipe) checkLock() error {
 	var errs []error
 	lost := func(what string) {
-		errs = append(errs, fmt.Errorf("%s is not in %s.lock: lock anew with make images-lock", what, r.Name))
+		errs = append(errs, fmt.Errorf("%s is not in %s.lock: lock again with make images-lock", what, r.Name))
 	}
 	for _, d := range r.Debs {
 		if !slices.ContainsFunc(r.Lock.Debs, func(l Deb) bool { return l.Name == d }) {
@@ -403,7 +403,7 @@ func (r *Recipe) checkLock() error {
 	}
 	for _, d := range r.Lock.Debs {
 		if slices.Contains(r.Exclude, d.Name) || (r.Alone && !slices.Contains(r.Debs, d.Name)) {
-			errs = append(errs, fmt.Errorf("%s.lock:%d: package %s is excluded: lock anew with make images-lock", r.Name, d.Line, d.Name))
+			errs = append(errs, fmt.Errorf("%s.lock:%d: package %s is excluded: lock again with make images-lock", r.Name, d.Line, d.Name))
 		}
 	}
 	for _, w := range r.Requirements() {

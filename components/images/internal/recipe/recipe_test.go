@@ -38,7 +38,7 @@ func TestRecipesSayWhatIsWrongWithThem(t *testing.T) {
 		{"unknown field", map[string]string{"a.hcl": "image \"a\" {\n  description = \"\"\n  run_as = \"0:0\"\n  pakages = []\n}\n"}, []string{"a.hcl:4", "pakages"}},
 		{"another name", map[string]string{"a.hcl": `image "b" { description = "" }`}, []string{`a recipe is one block, image "a" or layer "a"`}},
 		{"on nothing", map[string]string{"a.hcl": "image \"a\" {\n description = \"\"\n run_as = \"0:0\"\n from = \"b\"\n}"}, []string{`a.hcl: from: "b" is no layer`}},
-		{"on itself", map[string]string{"a.hcl": "layer \"a\" {\n description = \"\"\n from = \"a\"\n}"}, []string{`stands on "a" itself`}},
+		{"on itself", map[string]string{"a.hcl": "layer \"a\" {\n description = \"\"\n from = \"a\"\n}"}, []string{`has "a" as its base itself`}},
 		{"user by name", map[string]string{"a.hcl": "image \"a\" {\n description = \"\"\n run_as = \"root\"\n}"}, []string{"run_as"}},
 		{"several", map[string]string{
 			"a.hcl": "image \"a\" {\n description = \"\"\n run_as = \"0:0\"\n wheels = [\"x>1\"]\n drop = [\"/x\"]\n directory \"d\" { mode = \"99\" }\n directory \"e\" { owner = \"me\" }\n}",
@@ -47,9 +47,9 @@ func TestRecipesSayWhatIsWrongWithThem(t *testing.T) {
 			"a.hcl": "image \"a\" {\n description = \"\"\n run_as = \"0:0\"\n wheels = [\"Some_Thing==1\"]\n prebuilt \"P\" {\n wheel = \"some-thing==2\"\n file = \"../p\"\n }\n prebuilt \"q\" {\n wheel = \"q\"\n file = \"q\"\n }\n}",
 		}, []string{
 			`prebuilt "P": the name`, `prebuilt "P": wheel: some-thing is one of wheels`, `prebuilt "P": file: "../p"`, `prebuilt "q": wheel: "q" names no exact version`,
-			`prebuilt "q": no file "usr/share/doc/q/copyright" says what its licence is`, "wheel some-thing==2 is not in a.lock",
+			`prebuilt "q": no file "usr/share/doc/q/copyright" has its licence`, "wheel some-thing==2 is not in a.lock",
 		}},
-		{"not locked", map[string]string{"a.hcl": "image \"a\" {\n description = \"\"\n run_as = \"0:0\"\n debs = [\"dash\"]\n}"}, []string{"package dash is not in a.lock: lock anew with make images-lock"}},
+		{"not locked", map[string]string{"a.hcl": "image \"a\" {\n description = \"\"\n run_as = \"0:0\"\n debs = [\"dash\"]\n}"}, []string{"package dash is not in a.lock: lock again with make images-lock"}},
 		{"toolchain", map[string]string{"pins.hcl": strings.ReplaceAll(pins, "go1.26.8", "1.26"), "a.hcl": `layer "a" { description = "" }`}, []string{"pins.hcl: toolchain"}},
 		{"broken lock", map[string]string{"a.hcl": `layer "a" { description = "" }`, "a.lock": "deb\n"}, []string{"a.lock:1:"}},
 	} {

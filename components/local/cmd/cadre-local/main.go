@@ -84,7 +84,7 @@ func serve(flags *flag.FlagSet, args []string) error {
 	flags.StringVar(&cfg.APIListen, "api", "", "host address of the API (default: that of the last start, at first a free port of 127.0.0.1)")
 	flags.StringVar(&cfg.GatewayListen, "gateway", "", "host address of the gateway (default: as for the API)")
 	flags.StringVar(&cfg.Domain, "domain", "", "base domain of gateway names (default: that of the last start, at first gw.cadre.test)")
-	nat := flags.String("nat", "none", "what new CVMs are behind: none (they reach the fabric only), full-cone, address-restricted, port-restricted or symmetric")
+	nat := flags.String("nat", "none", "the NAT of new CVMs: none (they reach the fabric only), full-cone, address-restricted, port-restricted or symmetric")
 	udp := flags.String("udp", "open", "UDP of new CVMs: open or blocked")
 	flags.StringVar(&cfg.Rendezvous, "rendezvous", "", "rendezvous program to run in the fabric; none without")
 	flags.DurationVar(&boot, "boot-delay", 3*time.Second, "time a CVM boots before its services start")
@@ -170,7 +170,7 @@ func parse(flags *flag.FlagSet, args []string) error {
 		return err
 	}
 	if flags.NArg() > 0 {
-		return fmt.Errorf("%q is no flag of %s; flags are written --name value, or --name alone for those that are on or off", flags.Arg(0), flags.Name())
+		return fmt.Errorf("%q is no flag of %s; flags are written --name value, or --name alone for switches", flags.Arg(0), flags.Name())
 	}
 	return nil
 }

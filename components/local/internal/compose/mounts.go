@@ -155,7 +155,7 @@ func (c *converter) config(service string, ref types.ServiceConfigObjConfig) (Mo
 		}
 		m.Content = value
 	default:
-		c.refuse(service, "configs", "config %s: only inline content (or environment) is supported; a CVM has no files beside the compose file", ref.Source)
+		c.refuse(service, "configs", "config %s: only inline content (or environment) is supported; a CVM has no other files than the compose file", ref.Source)
 		return m, false
 	}
 	if m.Target == "" {

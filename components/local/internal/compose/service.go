@@ -111,7 +111,7 @@ func (c *converter) checkKeys(s types.ServiceConfig) {
 		c.refuse(s.Name, "secrets", "not supported in a CVM; derive them from the guest agent or fetch them from an attested peer")
 	}
 	if len(s.EnvFiles) > 0 {
-		c.refuse(s.Name, "env_file", "not supported: a CVM has no files beside the compose file; use environment")
+		c.refuse(s.Name, "env_file", "not supported: a CVM has no other files than the compose file; use environment")
 	}
 	if s.Scale != nil && *s.Scale != 1 {
 		c.refuse(s.Name, "scale", "is %d; a CVM runs each service once", *s.Scale)

@@ -247,7 +247,7 @@ func (s *supervisor) newUnit(of content) (*unit, error) {
 		errs = append(errs, err)
 	}
 	if len(u.argv()) == 0 {
-		errs = append(errs, errors.New("command: neither the compose file nor the image says what to run"))
+		errs = append(errs, errors.New("command: neither the compose file nor the image names a command"))
 	}
 	// A separate folder: a restored container has other configs than its replacement.
 	if err := os.MkdirAll(filepath.Join(s.spec.Run, "files"), 0o750); err != nil {

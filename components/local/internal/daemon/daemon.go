@@ -278,7 +278,7 @@ func domain(want, had string, told bool) (string, error) {
 	case want == "", want == had:
 		return had, nil
 	case told && had != "":
-		return "", fmt.Errorf("--domain %s: this cloud's CVMs and contexts were told %s; leave the flag out, or start another cloud with a --state of its own", want, had)
+		return "", fmt.Errorf("--domain %s: this cloud's CVMs and contexts have %s; leave the flag out, or start another cloud with a --state of its own", want, had)
 	}
 	return want, nil
 }

@@ -284,7 +284,7 @@ func TestAnImageThatCannotRunIsABootError(t *testing.T) {
 		"tag":         {"registry.example/good:1", "", "pin it"},
 		"hostile":     {shelf.add("hostile", wait, imagetest.File("../../etc/cron.d/x", 0o644, "x")), "", "out of the image"},
 		"device":      {shelf.add("device", wait, device), "", "a device"},
-		"no-command":  {shelf.add("no-command", v1.Config{}), "", "neither the compose file nor the image says what to run"},
+		"no-command":  {shelf.add("no-command", v1.Config{}), "", "neither the compose file nor the image names a command"},
 		"no-user":     {shelf.add("no-user", v1.Config{Entrypoint: wait.Entrypoint, User: "app"}), "", `no user "app" in the image`},
 		"no-group":    {good, `, user: "0:none"`, `no group "none" in the image`},
 		"signal":      {shelf.add("signal", v1.Config{Entrypoint: wait.Entrypoint, StopSignal: "SIGNOTHING"}), "", "its stop signal"},

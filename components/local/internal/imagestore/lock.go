@@ -33,7 +33,7 @@ func (s *Store) lock(ctx context.Context, hex string) (release func(), err error
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("wait for whoever unpacks it: %w", context.Cause(ctx))
+			return nil, fmt.Errorf("wait for the process that unpacks it: %w", context.Cause(ctx))
 		}
 	}
 }

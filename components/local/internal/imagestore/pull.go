@@ -87,7 +87,7 @@ func (s *Store) flush(digest v1.Hash) {
 		err = os.WriteFile(filepath.Join(dir, flushedFile), nil, 0o600)
 	}
 	if err != nil {
-		s.log.Warn("image not flushed; it is pulled again when this machine has started anew", "image", digest.String(), "error", err)
+		s.log.Warn("image not flushed; it is pulled again after a restart of this machine", "image", digest.String(), "error", err)
 	}
 }
 

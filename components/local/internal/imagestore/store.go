@@ -63,7 +63,7 @@ func Open(c Config) (*Store, error) {
 	}
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return nil, fmt.Errorf("tell one start of this machine from another: %w", err)
+		return nil, fmt.Errorf("identify this start of the machine: %w", err)
 	}
 	s.boot = strings.TrimSpace(string(boot))
 	if s.limits == (rootfs.Limits{}) {

@@ -194,7 +194,7 @@ func point(root *os.Root, name string, dir bool) error {
 	case err != nil:
 		return fmt.Errorf("look at /%s: %w", name, err)
 	case info.IsDir():
-		return fmt.Errorf("/%s is a directory in the image, and what is mounted a file", name)
+		return fmt.Errorf("/%s is a directory in the image, and the mount a file", name)
 	case info.Mode()&fs.ModeSymlink != 0:
 		return fmt.Errorf("/%s is a symlink", name)
 	}

@@ -58,11 +58,11 @@ func (r *clusterResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 	kept := []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "The coordinators of a cluster, as `cadre cluster create` makes them: it allots their app, makes their CVMs, waits until one proves itself, and pins the cluster's CA. " +
-			"An apply that was interrupted goes on where it ended. The operator's token is made on this machine and kept in the context file, never in state: see `cadre_operator_token`.",
+			"An interrupted apply continues where it ended. The operator's token is made on this machine and kept in the context file, never in state: see `cadre_operator_token`.",
 		Attributes: map[string]schema.Attribute{
 			"id":      schema.StringAttribute{Computed: true, MarkdownDescription: "Name of the cluster.", PlanModifiers: kept},
-			"file":    schema.StringAttribute{Required: true, MarkdownDescription: "Path of the cluster file, the one that `cadre cluster create` reads."},
-			"context": schema.StringAttribute{Optional: true, MarkdownDescription: "Name or path of the context file that is made. Default: the cluster's name, in `~/.config/cadre`. A file that was moved is named anew here; the coordinators stay."},
+			"file":    schema.StringAttribute{Required: true, MarkdownDescription: "Path of the cluster file of `cadre cluster create`."},
+			"context": schema.StringAttribute{Optional: true, MarkdownDescription: "Name or path of the new context file. Default: the cluster's name, in `~/.config/cadre`. For a moved file, change the path here; the coordinators stay."},
 			"variables": schema.MapAttribute{Optional: true, ElementType: types.StringType,
 				MarkdownDescription: "Values for `var.<name>` in the file. They are in state: no place for a secret."},
 			"platform_api_key": schema.StringAttribute{Optional: true, Sensitive: true, WriteOnly: true,
@@ -228,7 +228,7 @@ func (m *coordinators) create(ctx context.Context, diags *diag.Diagnostics) bool
 	m.Key = types.StringNull() // write-only
 	if err != nil {
 		diags.AddError("Cluster "+cluster.Name+" is not made yet", err.Error()+
-			"\n\nWhat was made is noted in the context file "+at+" and on the platform: apply again to go on, or remove it with `cadre cluster delete`.")
+			"\n\nWhat was made is noted in the context file "+at+" and on the platform: apply again to continue, or remove it with `cadre cluster delete`.")
 		return false
 	}
 	return m.fill(made, diags)
@@ -300,7 +300,7 @@ func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest
 		err = genesis.RemoveContext(at)
 	}
 	if err != nil {
-		resp.Diagnostics.AddError("Cluster "+m.ID.ValueString()+" is not deleted", err.Error()+"\n\nDestroy again to go on.")
+		resp.Diagnostics.AddError("Cluster "+m.ID.ValueString()+" is not deleted", err.Error()+"\n\nDestroy again to continue.")
 	}
 }
 
@@ -310,7 +310,7 @@ func groupsLeft(name string, err error, diags *diag.Diagnostics) {
 	if errors.Is(err, genesis.ErrGroupsLeft) {
 		summary = "Cluster " + name + " still has groups"
 	}
-	diags.AddError(summary, err.Error()+"\n\nWithout the coordinators the CVMs of groups run on, and nobody can look after them or delete them but by hand on the platform. "+
+	diags.AddError(summary, err.Error()+"\n\nWithout the coordinators the CVMs of groups run on, and only the platform can delete them by hand. "+
 		"A group whose first apply failed is not in Terraform's state: delete it with `cadre group delete <name> --delete-disks --wait`, or import it, and destroy again. "+
 		"To give the coordinators up all the same: `cadre cluster delete`, then `terraform state rm`.")
 }

@@ -48,7 +48,7 @@ func (composeData) Metadata(_ context.Context, req datasource.MetadataRequest, r
 
 func (composeData) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "What a compose file is measured as, and what is wrong with it, as `cadre compose lint` says. No cluster and no registry is asked.",
+		MarkdownDescription: "The measurement of a compose file, and its problems, as in `cadre compose lint`. No cluster and no registry is asked.",
 		Attributes: map[string]schema.Attribute{
 			"compose":         schema.StringAttribute{Required: true, MarkdownDescription: "Text of the compose file."},
 			"cluster":         schema.StringAttribute{Optional: true, MarkdownDescription: "Name of the cluster. With `group` it gives the `hash` that the group's CVMs attest."},

@@ -58,7 +58,7 @@ func TestADestroyThatWasKilledGoesOn(t *testing.T) {
 	if wants(t, "an apply meanwhile", out, "Error: Group web is being deleted", "terraform destroy", "cadre group delete web --cancel"); ok {
 		t.Error("a group that is being deleted was applied")
 	}
-	wants(t, "a plan to destroy", f.must("plan", "-destroy"), "Group web is taken down", "destroying goes on with it")
+	wants(t, "a plan to destroy", f.must("plan", "-destroy"), "Group web is taken down", "destroying continues it")
 
 	c.keep(t) // events from here on belong to the next run
 	r = f.begin("destroy", "-auto-approve")

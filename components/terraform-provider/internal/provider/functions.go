@@ -57,7 +57,7 @@ func (pinImages) Metadata(_ context.Context, _ function.MetadataRequest, resp *f
 func (pinImages) Definition(_ context.Context, _ function.DefinitionRequest, resp *function.DefinitionResponse) {
 	resp.Definition = function.Definition{
 		Summary: "Compose file with the digests of its images",
-		MarkdownDescription: "Asks the registry of each image that has no digest for the one that its tag has now, and writes it beside the tag, as `cadre compose pin` does. Images that have a digest are left alone, and a file in which all have one asks nobody. " +
+		MarkdownDescription: "Asks the registry of each image without a digest for the present digest of its tag, and adds the digest to the tag, as `cadre compose pin` does. Images with a digest stay unchanged, and a file with only such images needs no registry. " +
 			"Since a tag may move, a plan may differ from the one before: pin the file with `cadre compose pin -w` where that is not wanted.",
 		Parameters: []function.Parameter{function.StringParameter{Name: "compose", MarkdownDescription: "Text of the compose file."}},
 		Return:     function.StringReturn{},

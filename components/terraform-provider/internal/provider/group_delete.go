@@ -31,7 +31,7 @@ func deletion(o object, diags *diag.Diagnostics) (client.Deletion, bool) {
 		return client.Deletion{KeepCVMs: true, Reason: "destroyed by Terraform, keep_cvms is set"}, true
 	case w.spec.PreservesDisks() && !o.flag(argDisks, false):
 		diags.AddAttributeError(preservedAt(w), fmt.Sprintf("Group %s preserves disks", name),
-			"Destroying the group would delete the disks of all its slots, and the spec preserves "+preservedText(w)+". Say what is to become of them and apply that first: delete_disks = true gives them up for good, keep_cvms = true leaves the CVMs on the platform.")
+			"Destroying the group would delete the disks of all its slots, and the spec preserves "+preservedText(w)+". Set one of these and apply it first: delete_disks = true deletes the disks permanently, keep_cvms = true leaves the CVMs on the platform.")
 		return client.Deletion{}, false
 	}
 	return client.Deletion{DeleteDisks: true, Reason: "destroyed by Terraform"}, true
@@ -66,7 +66,7 @@ func losesDisks(stored group.Spec, o object, d client.Deletion, diags *diag.Diag
 	}
 	w := written{spec: stored}
 	diags.AddAttributeError(path.Root(argDisks), fmt.Sprintf("Group %s preserves disks", stored.Name),
-		"The stored spec preserves "+preservedText(w)+", by somebody else's word, and destroying the group would delete them. Say what is to become of them and apply that first: delete_disks = true gives them up for good, keep_cvms = true leaves the CVMs on the platform.")
+		"The stored spec preserves "+preservedText(w)+", at another owner's request, and destroying the group would delete them. Set one of these and apply it first: delete_disks = true deletes the disks permanently, keep_cvms = true leaves the CVMs on the platform.")
 	return true
 }
 
@@ -95,7 +95,7 @@ func (r *groupResource) planDelete(ctx context.Context, before object, diags *di
 		end = "Their CVMs stay on the platform as they are."
 	}
 	if before.flag(argDeleting, false) {
-		end += " Its deletion has begun already; destroying goes on with it."
+		end += " Its deletion has begun already; destroying continues it."
 	}
 	if len(out.Slots) > 0 {
 		diags.AddWarning(fmt.Sprintf("Group %s is taken down: %s", name, strings.Join(out.Slots, ", ")), lines(append([]string{end}, out.Warnings...)...))
@@ -144,9 +144,9 @@ func (r *groupResource) Delete(ctx context.Context, req resource.DeleteRequest, 
 	case err == nil, client.KindOf(err) == client.NotFound:
 	case errors.Is(err, context.DeadlineExceeded):
 		resp.Diagnostics.AddError(fmt.Sprintf("Group %s is not gone after %s", name, timeout),
-			fmt.Sprintf("Its deletion goes on. Destroy again to go on waiting, give it more time in the timeouts block, or see `cadre rollout plan %s` for what each slot waits for.", name))
+			fmt.Sprintf("Its deletion continues. Destroy again to keep waiting, give it more time in the timeouts block, or see `cadre rollout plan %s` for each slot's hold.", name))
 	case errors.Is(err, context.Canceled):
-		resp.Diagnostics.AddError(fmt.Sprintf("Nobody waits until group %s is gone any more", name), "Its deletion goes on. Destroy again to go on waiting, or keep what is left: cadre group delete "+name+" --cancel")
+		resp.Diagnostics.AddError(fmt.Sprintf("Nobody waits until group %s is gone any more", name), "Its deletion continues. Destroy again to keep waiting, or keep the remaining instances: cadre group delete "+name+" --cancel")
 	case errors.Is(err, client.ErrKept):
 		resp.Diagnostics.AddError(fmt.Sprintf("Group %s is not deleted: its deletion was taken back", name),
 			"Somebody ran `cadre group delete "+name+" --cancel`. Slots that were gone by then are made again. Ask who wants the group before you destroy it again.")

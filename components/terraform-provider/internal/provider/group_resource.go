@@ -75,7 +75,7 @@ func (r *groupResource) Create(ctx context.Context, req resource.CreateRequest, 
 	}
 	if err == nil {
 		resp.Diagnostics.AddWarning("Group "+name+" was there already, with this very spec",
-			"It is taken over, as one whose first apply failed. If somebody else's Terraform made it, destroying it here destroys theirs.")
+			"It is adopted, like a group whose first apply failed. If another Terraform configuration created it, destroying it here destroys theirs.")
 	}
 	done, ok := a.applyBeside(ctx, there, there.Index, a.written.spec)
 	if !ok {
@@ -84,8 +84,8 @@ func (r *groupResource) Create(ctx context.Context, req resource.CreateRequest, 
 	if !a.wait(ctx, done) {
 		// The state stays empty: Terraform would delete a resource whose creation failed, with its
 		// disks, and create it again. The next apply finds the existing group.
-		resp.Diagnostics.AddError(fmt.Sprintf("Group %s exists, and its rollout goes on without Terraform", name),
-			"Its spec is stored with the coordinators. To go on with it, apply again: the same spec is taken over as it is. "+
+		resp.Diagnostics.AddError(fmt.Sprintf("Group %s exists, and its rollout continues without Terraform", name),
+			"Its spec is stored with the coordinators. To continue, apply again: the same spec is adopted unchanged. "+
 				"For a corrected one, import the group first:\n\n  terraform import cadre_group.<name> "+name+"\n\nTo be rid of it: cadre group delete "+name)
 		return
 	}
@@ -188,8 +188,8 @@ func beingDeleted(name string, diags *diag.Diagnostics) {
 }
 
 func deletingText(name string) (summary, detail string) {
-	return fmt.Sprintf("Group %s is being deleted", name), "Its deletion was begun, here or by `cadre group delete`, and has not ended: what is applied now would go with it, and is refused.\n\n" +
-		"To let it end, destroy it (terraform destroy goes on with the deletion) and apply again. To keep what is left of it:\n\n  cadre group delete " + name + " --cancel"
+	return fmt.Sprintf("Group %s is being deleted", name), "Its deletion was begun, here or by `cadre group delete`, and has not ended: a change would be deleted with the group, and is refused.\n\n" +
+		"To finish it, destroy the group (terraform destroy continues the deletion) and apply again. To keep the remaining instances:\n\n  cadre group delete " + name + " --cancel"
 }
 
 func deleting(g client.Group) bool { return g.Deleting != nil && *g.Deleting }

@@ -45,7 +45,7 @@ func (r *groupResource) Schema(ctx context.Context, _ resource.SchemaRequest, re
 		PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()}}
 	maps.Copy(attributes, map[string]schema.Attribute{
 		argWait: schema.BoolAttribute{Optional: true, Computed: true, Default: booldefault.StaticBool(true),
-			MarkdownDescription: "Wait until every slot in scope proved the revision and is available; fail with the rollout's reasons. The rollout is the coordinators' work and goes on whether or not anybody waits. Default `true`."},
+			MarkdownDescription: "Wait until every slot in scope proved the revision and is available; fail with the rollout's reasons. The coordinators carry out the rollout, with or without this wait. Default `true`."},
 		argProtected: schema.BoolAttribute{Optional: true, Computed: true, Default: booldefault.StaticBool(false),
 			MarkdownDescription: "Refuse to destroy the group. Default `false`."},
 		argDisks: schema.BoolAttribute{Optional: true,
@@ -58,13 +58,13 @@ func (r *groupResource) Schema(ctx context.Context, _ resource.SchemaRequest, re
 			MarkdownDescription: "Lifecycle hooks as `cadre_lifecycle_hook` renders them, to share them between groups; they follow those in `lifecycle_hook` blocks."},
 		argID:       schema.StringAttribute{Computed: true, MarkdownDescription: "The group's name."},
 		argRevision: schema.StringAttribute{Computed: true, MarkdownDescription: "Revision that the spec asks for, as the coordinators name it; known when planning where they can be asked."},
-		argIndex:    schema.Int64Attribute{Computed: true, MarkdownDescription: "Index of the stored spec; a spec that somebody else changed since it was read is not overwritten."},
+		argIndex:    schema.Int64Attribute{Computed: true, MarkdownDescription: "Index of the stored spec; a spec that another client changed since the read is not overwritten."},
 		argComplete: schema.BoolAttribute{Computed: true, MarkdownDescription: "Whether the rollout of the stored spec is over. With `wait_for_rollout`, a plan that finds it `false` waits for it again. Slots that are down at another time are warned of in plans."},
 	})
-	attributes[argDeleting] = schema.BoolAttribute{Computed: true, MarkdownDescription: "Whether the group is being deleted: a destroy that was interrupted, or somebody else's. Nothing can be applied to it meanwhile; destroying it goes on with the deletion."}
+	attributes[argDeleting] = schema.BoolAttribute{Computed: true, MarkdownDescription: "Whether the group is being deleted: by an interrupted destroy, or by another client. Nothing can be applied to it meanwhile; destroying it continues the deletion."}
 	blocks[argTimeouts] = timeouts.Block(ctx, timeouts.Opts{Create: true, Update: true, Delete: true})
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "A group: what should run, in how many slots, and how it may change. Arguments and blocks are those of the group's spec, by the same names; blocks that have a label in a group file have a `name` here.",
+		MarkdownDescription: "A group: its workload, its number of slots, and the rules of its changes. Arguments and blocks have the names of the group's spec; blocks that have a label in a group file have a `name` here.",
 		Attributes:          attributes, Blocks: blocks,
 	}
 }

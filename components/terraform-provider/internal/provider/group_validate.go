@@ -29,7 +29,7 @@ func (r *groupResource) ValidateConfig(_ context.Context, req resource.ValidateC
 	}
 	judge(w, nil, &resp.Diagnostics)
 	if o.flag(argDisks, false) && o.flag(argKeep, false) {
-		resp.Diagnostics.AddAttributeError(path.Root(argKeep), "keep_cvms and delete_disks are both set", "Say one of them: whether the CVMs go on without Cadre, or are deleted with their disks.")
+		resp.Diagnostics.AddAttributeError(path.Root(argKeep), "keep_cvms and delete_disks are both set", "Set one of them: the CVMs keep running without Cadre, or are deleted with their disks.")
 	}
 }
 

@@ -30,7 +30,7 @@ func waitFor(ctx context.Context, cl *client.Client, w written, done client.Appl
 		return true
 	case errors.Is(err, context.DeadlineExceeded):
 		diags.AddAttributeError(path.Root(argWait), fmt.Sprintf("Group %s is not complete after %s", name, timeout),
-			fmt.Sprintf("The rollout goes on. Apply again to go on waiting, or see `cadre rollout status %s`. Give it more time in the timeouts block.", name))
+			fmt.Sprintf("The rollout continues. Apply again to keep waiting, or see `cadre rollout status %s`. Give it more time in the timeouts block.", name))
 	case errors.As(err, &stopped):
 		onward := "cadre rollout resume " + name
 		if stopped.State == operation.FailedState {
@@ -39,7 +39,7 @@ func waitFor(ctx context.Context, cl *client.Client, w written, done client.Appl
 		diags.AddAttributeError(path.Root(argWait), stopped.Error(),
 			fmt.Sprintf("See `cadre rollout status %s`. Apply a corrected spec to move on, or, once the cause is mended, `%s` and apply again.", name, onward))
 	case errors.Is(err, context.Canceled):
-		diags.AddAttributeError(path.Root(argWait), fmt.Sprintf("Nobody waits for group %s any more", name), "The rollout goes on. Apply again to go on waiting.")
+		diags.AddAttributeError(path.Root(argWait), fmt.Sprintf("Nobody waits for group %s any more", name), "The rollout continues. Apply again to keep waiting.")
 	default:
 		addError(diags, "Waiting for group "+name+" failed", err)
 	}

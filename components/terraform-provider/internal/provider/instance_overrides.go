@@ -46,8 +46,8 @@ func overrideBlock(text string) schema.SingleNestedBlock {
 		MarkdownDescription: text,
 		Attributes: map[string]schema.Attribute{
 			// Required would refuse resources that have no such block: validate asks for it.
-			"reason": schema.StringAttribute{Optional: true, MarkdownDescription: "Why, for whoever finds it so. A block without it is refused."},
-			"until":  schema.StringAttribute{Optional: true, MarkdownDescription: "When it ends by itself, such as `2026-05-04T14:00:00Z`. Default: when the block is taken out. Once it is over, a plan shows the block as missing and refuses to set it again: take it out, or give it more time."},
+			"reason": schema.StringAttribute{Optional: true, MarkdownDescription: "Reason, which the override shows. A block without it is refused."},
+			"until":  schema.StringAttribute{Optional: true, MarkdownDescription: "When it expires, such as `2026-05-04T14:00:00Z`. Default: when the block is taken out. Once it is over, a plan shows the block as missing and refuses to set it again: take it out, or give it more time."},
 		},
 	}
 }
@@ -156,12 +156,12 @@ func (k slotOverride) validate(diags *diag.Diagnostics) {
 	}
 	at := path.Root(string(k.kind))
 	if reason := k.text("reason"); !reason.IsUnknown() && strings.TrimSpace(reason.ValueString()) == "" {
-		diags.AddAttributeError(at.AtName("reason"), "A "+string(k.kind)+" without a reason", "reason: is missing. Say why, for whoever finds the slot so.")
+		diags.AddAttributeError(at.AtName("reason"), "A "+string(k.kind)+" without a reason", "reason: is missing. The override shows it.")
 	}
 	words, _ := k.from()
 	for _, word := range words {
 		if word != group.FromRollout && word != group.FromHealing {
-			diags.AddAttributeError(at.AtName("from"), "Excluded from what nobody knows", fmt.Sprintf("from: %q: name %s, %s or both, or leave it out for both.", word, group.FromRollout, group.FromHealing))
+			diags.AddAttributeError(at.AtName("from"), "Excluded from an unknown activity", fmt.Sprintf("from: %q: name %s, %s or both, or leave it out for both.", word, group.FromRollout, group.FromHealing))
 		}
 	}
 	if _, err := k.until(); err != nil {
@@ -176,7 +176,7 @@ func (k slotOverride) refuseOver(slot string, had slotOverride, diags *diag.Diag
 		return
 	}
 	diags.AddAttributeError(path.Root(string(k.kind)).AtName("until"), fmt.Sprintf("The %s of slot %s is over", k.kind, slot),
-		fmt.Sprintf("until: %s has passed, and the override is gone by itself. Take the block out, or give it more time.", k.text("until").ValueString()))
+		fmt.Sprintf("until: %s has passed, and the override has expired. Take the block out, or give it more time.", k.text("until").ValueString()))
 }
 
 // refuseEnded refuses overrides that the plan would set and that have ended.
@@ -362,7 +362,7 @@ func drained(ctx context.Context, cl *client.Client, slot string, lost func(erro
 		return false, nil
 	}, lost)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("it is not drained in the time of the timeouts block (%s); it goes on: %w", why, err)
+		return fmt.Errorf("it is not drained in the time of the timeouts block (%s); the drain continues: %w", why, err)
 	}
 	return err
 }

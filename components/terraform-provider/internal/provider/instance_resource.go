@@ -75,25 +75,25 @@ func (r *instanceResource) Schema(ctx context.Context, _ resource.SchemaRequest,
 	replaceText := []planmodifier.String{stringplanmodifier.RequiresReplace()}
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "One slot of a group, and which revision it runs. In a group whose updates are `OPPORTUNISTIC`, applying it brings exactly this slot to the group's revision, waits until it is available, " +
-			"and refuses with the reason when the quorum does not bear it: the same as `cadre instance update`. In a group whose updates are `PROACTIVE` it only waits. With `metadata`, `env`, `pinned_revision`, `exclude_from_rollout`, `exclude_from_healing` or `preserved_state` it sets what the slot has of its own beside its group, and `drain`, `protect` and `exclude` are an operator's overrides on it. Destroying it takes all but the preserved disk back: the slot is the group's, and a plan says which steps that makes.",
+			"and refuses with the reason when the quorum does not bear it: the same as `cadre instance update`. In a group whose updates are `PROACTIVE` it only waits. With `metadata`, `env`, `pinned_revision`, `exclude_from_rollout`, `exclude_from_healing` or `preserved_state` it sets the slot's own settings in its group's spec, and `drain`, `protect` and `exclude` are an operator's overrides on it. Destroying it removes all settings except the preserved disk: the slot belongs to the group, and a plan lists the resulting steps.",
 		Attributes: map[string]schema.Attribute{
 			"id":      schema.StringAttribute{Computed: true, MarkdownDescription: "Name of the slot, such as `consul-1`.", PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()}},
 			"group":   schema.StringAttribute{Required: true, MarkdownDescription: "Name of the group.", PlanModifiers: replaceText},
 			"ordinal": schema.Int64Attribute{Required: true, MarkdownDescription: "Which of the group's slots, from 0.", PlanModifiers: []planmodifier.Int64{int64planmodifier.RequiresReplace()}},
 			"revision": schema.StringAttribute{Optional: true, Computed: true,
-				MarkdownDescription: "Revision that the slot is to run: the `revision` of its `cadre_group`, which is the only one that it can be brought to. Default: what it runs now, so that nothing is updated."},
+				MarkdownDescription: "Revision that the slot must run: the `revision` of its `cadre_group`, the only possible one. Default: the present revision, so that nothing is updated."},
 			"preserved_disk": schema.StringAttribute{Computed: true, MarkdownDescription: "Name of the disk that `preserved_state` here or in the group preserves; empty if none."},
 			"metadata": schema.MapAttribute{Optional: true, ElementType: types.StringType,
-				MarkdownDescription: "Handed to the workload of this slot with the group's `meta`, and wins over it. It stands in the group's spec; say the settings of one slot here or in an `instance` block of its `cadre_group`, not in both."},
+				MarkdownDescription: "Passed to the workload of this slot with the group's `meta`, and overrides it. The group's spec stores it; set the settings of one slot here or in an `instance` block of its `cadre_group`, not in both."},
 			"env": schema.MapAttribute{Optional: true, ElementType: types.StringType,
-				MarkdownDescription: "Values of this slot for names that `template.env` of its group has, over those, and for no other names. No place for a secret. A change is a step of this slot alone, by the rules of an update; it stays at its revision. Applying it waits until the CVM was given them; one that is excluded or below the partition keeps those that it has, and a warning says so. To take it out is such a step too."},
+				MarkdownDescription: "Values of this slot for names of its group's `template.env`; they override the group's values. No place for a secret. A change is a step of this slot alone, by the rules of an update; it stays at its revision. Applying it waits until the CVM has them; a slot that is excluded or below the partition keeps its present values, and a warning reports that. Removing the argument is such a step too."},
 			"exclude_from_rollout": schema.BoolAttribute{Optional: true,
 				MarkdownDescription: "Keep the slot at the revision that it has. It counts in every budget and quorum all the same, and the rollout is not complete without it. Not with `revision`."},
 			"exclude_from_healing": schema.BoolAttribute{Optional: true,
-				MarkdownDescription: "Leave the slot as it is when it breaks by itself, whatever `auto_healing_policies` of its group say."},
+				MarkdownDescription: "Exclude the slot from automatic repair, despite its group's `auto_healing_policies`."},
 			"pinned_revision": schema.StringAttribute{Optional: true,
-				MarkdownDescription: "Run this revision, all 32 digits of one that is recorded, whatever the group's template says, and stay there. Applying it moves the slot and waits until it is available at it. Not with `revision` or `exclude_from_rollout`. Without it again the slot goes back with the group's rollout."},
-			"meta":        schema.MapAttribute{Computed: true, ElementType: types.StringType, MarkdownDescription: "What the workload is told: the group's `meta`, with `metadata` over it."},
+				MarkdownDescription: "Run this recorded revision, all 32 digits, instead of the group's template, and stay there. Applying it moves the slot and waits until it is available at it. Not with `revision` or `exclude_from_rollout`. Without it again the slot goes back with the group's rollout."},
+			"meta":        schema.MapAttribute{Computed: true, ElementType: types.StringType, MarkdownDescription: "The workload's metadata: the group's `meta`, overridden by `metadata`."},
 			"instance_id": schema.StringAttribute{Computed: true, MarkdownDescription: "Instance that fills the slot."},
 			"vip":         schema.StringAttribute{Computed: true, MarkdownDescription: "Virtual address of the slot, the same for its whole life."},
 		},
@@ -336,7 +336,7 @@ func (r *instanceResource) try(ctx context.Context, cl *client.Client, turn *tur
 		return false, nil
 	}
 	if reached != nil && reached.OwnEnv == group.OwnEnvUnapplied && want.Drain.IsNull() {
-		diags.AddAttributeWarning(path.Root("env"), "Slot "+want.slot()+" keeps the env that it has", "The values stand in the group's spec, and its CVM is given them by its next step: it is excluded from rollouts, below the partition, or waits for an update that nobody asked for. `cadre instance describe "+want.slot()+"` says when it has them.")
+		diags.AddAttributeWarning(path.Root("env"), "Slot "+want.slot()+" keeps the env that it has", "The group's spec stores the values, and its CVM gets them by its next step: it is excluded from rollouts, below the partition, or waits for an unrequested update. `cadre instance describe "+want.slot()+"` says when it has them.")
 	}
 	if err = r.override(own, cl, *want, left, p.lost(own)); err != nil {
 		addError(diags, "Slot "+want.slot()+" does not get its overrides", err)
@@ -386,7 +386,7 @@ func updateFailed(slot string, timeout time.Duration, last *client.View, err err
 		addError(diags, "Slot "+slot+" is not updated", err)
 		return
 	}
-	text := "It goes on. Apply again to go on waiting, or see `cadre instance describe " + slot + "`."
+	text := "The operation continues. Apply again to keep waiting, or see `cadre instance describe " + slot + "`."
 	if last != nil {
 		if i, ok := slotOf(last.Status, slot); ok {
 			text += "\n\n" + updateText(*last, i)

@@ -248,7 +248,7 @@ func (r *instanceResource) Delete(ctx context.Context, req resource.DeleteReques
 	}
 	if disk := had.disk(); disk != "" {
 		resp.Diagnostics.AddWarning("The disk of slot "+had.slot()+" stays preserved", fmt.Sprintf(
-			"The group's spec goes on naming it (%s). To give it up, take preserved_state out of this resource and apply before you take the resource out, or set delete_disks in the group.", disk))
+			"The group's spec still names it (%s). To give it up, take preserved_state out of this resource and apply before you take the resource out, or set delete_disks in the group.", disk))
 	}
 	if cl := r.connection.use(&resp.Diagnostics); cl != nil {
 		r.takeBack(ctx, cl, had, &resp.Diagnostics)

@@ -42,7 +42,7 @@ func unended(ctx context.Context, want instance, configured types.String, req re
 		resp.Diagnostics.Append(resp.Plan.SetAttribute(ctx, path.Root(name), types.StringUnknown())...)
 	}
 	resp.Diagnostics.Append(resp.Plan.SetAttribute(ctx, path.Root("meta"), types.MapUnknown(types.StringType))...)
-	resp.Diagnostics.AddWarning("Slot "+want.slot()+" is waited for again", "The apply before this one did not get there. What it wrote stands, and applying goes on with it.")
+	resp.Diagnostics.AddWarning("Slot "+want.slot()+" is waited for again", "The previous apply did not complete. Its settings are stored, and applying continues it.")
 }
 
 // tellOfSteps warns of the slot's steps in addition to the requested revision.
@@ -90,7 +90,7 @@ func (m instance) tellOfEnd(diags *diag.Diagnostics) {
 		{m.Excluded.ValueBool(), "exclude_from_rollout: it goes with the rollouts of its group again."},
 		{m.Unhealed.ValueBool(), "exclude_from_healing: it is healed again where its group says so."},
 		{!m.Drain.IsNull(), "drain: it goes back into service."},
-		{!m.Protect.IsNull(), "protect: what the protection held begins."},
+		{!m.Protect.IsNull(), "protect: the protection's held steps begin."},
 		{!m.Exclude.IsNull(), "exclude: it is rolled and healed with its group again."},
 	} {
 		if one.given {

@@ -104,7 +104,7 @@ type planHold struct {
 func newPlanData() datasource.DataSource {
 	hold := map[string]schema.Attribute{"predicate": text("Stable name, such as `max_unavailable`."), "message": text("What would lift it.")}
 	return &question[planData]{
-		name: "plan", about: "What the coordinators would do for a group now: each step in the order in which it is taken, and what it waits for.",
+		name: "plan", about: "The coordinators' present plan for a group: each step in order, and its holds.",
 		attributes: map[string]schema.Attribute{
 			"target_revision": text("Revision that the spec asks for."), "stable_revision": text("Last revision whose rollout completed."),
 			"message": text("What happens, in one line."), "warnings": textList("What will hurt."),

@@ -76,7 +76,7 @@ func (l *lab) storm(ctx context.Context, latency time.Duration) (s storm, err er
 		len(s.until), s.took.wall.Seconds(), percentile(s.until, 50), float64(s.tries)/float64(len(l.agents)), s.most, s.refused, s.lost, s.quotes,
 		s.took.ours.Seconds(), s.took.consul.Seconds(), s.took.agents.Seconds())
 	for _, code := range slices.Sorted(maps.Keys(s.told)) {
-		l.say("    told to come back: %s %d", code, s.told[code])
+		l.say("    asked to retry: %s %d", code, s.told[code])
 	}
 	return s, nil
 }
@@ -113,7 +113,7 @@ func (l *lab) rush(ctx context.Context, c *coordinators, s *storm) error {
 				s.until = append(s.until, time.Since(began).Seconds())
 			case errors.Is(err, agents.ErrEnded):
 				s.refused++
-				l.say("    refused for good: %s: %v", a.Slot.Name, err)
+				l.say("    refused permanently: %s: %v", a.Slot.Name, err)
 			case limit.Err() != nil:
 				s.lost++
 				l.say("    lost: %s after %d tries: %v", a.Slot.Name, tries, err)
