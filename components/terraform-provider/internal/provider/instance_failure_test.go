@@ -203,7 +203,7 @@ func TestAPlanTellsTheStepsOfASlot(t *testing.T) {
 	pinned := slotOne("one", "  pinned_revision = \""+strings.Repeat("cd", 16)+"\"\n  env = { COLOR = \"red\" }\n  exclude_from_healing = true\n"+aCopyRuns)
 	f.write("main.tf", coloured(pinned))
 	f.must("apply", "-auto-approve")
-	ends := []string{"Slot web-1 is given back to its group", "env: it is restarted", "pinned_revision: it is moved back", "exclude_from_healing: it is healed", "protect: what the protection held"}
+	ends := []string{"Slot web-1 is given back to its group", "env: it is restarted", "pinned_revision: it is moved back", "exclude_from_healing: it is healed", "protect: the protection's held steps"}
 	f.write("main.tf", coloured(strings.Replace(pinned, "ordinal = 1", "ordinal = 0", 1)))
 	wants(t, "another slot", f.must("plan"), ends...)
 	f.write("main.tf", coloured(""))

@@ -224,7 +224,7 @@ func TestWhatOthersPreserveIsNotDestroyed(t *testing.T) {
 	wants(t, "a plan beside it", f.must("plan"), "No changes")
 	s.SetWayOut(clienttest.WayOut{Deleted: &apiv1.DeleteGroupResponse{Changed: true}})
 	out, ok := f.run("destroy", "-auto-approve")
-	if wants(t, "a destroy", out, "Group web preserves disks", "those of web-1", "delete_disks = true gives them up"); ok {
+	if wants(t, "a destroy", out, "Group web preserves disks", "those of web-1", "delete_disks = true deletes the disks"); ok {
 		t.Error("a preserved disk was destroyed")
 	}
 	other := newFolder(t, program).of(file)

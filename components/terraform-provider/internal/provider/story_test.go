@@ -42,7 +42,7 @@ func TestPlansSayWhatMoves(t *testing.T) {
 	f.write("main.tf", groupOf("two", 2, quick+"  preserved_state {\n    disk = \"data\"\n  }\n"))
 	f.must("apply", "-auto-approve")
 	out, ok = f.run("destroy", "-auto-approve")
-	if wants(t, "preserved", out, "Group web preserves disks", `the disk "data" of each`, "delete_disks = true gives them up"); ok {
+	if wants(t, "preserved", out, "Group web preserves disks", `the disk "data" of each`, "delete_disks = true deletes the disks"); ok {
 		t.Error("a preserved disk was destroyed")
 	}
 
