@@ -49,7 +49,7 @@ func TestR50_QuorumIsCheckedAgainBeforeActing(t *testing.T) {
 		"another one fell":       {func(f *fixture) { f.sick(1) }, HoldMaxUnavailable},
 		"with budget for two":    {func(f *fixture) { f.sick(1); f.spec.UpdatePolicy.MaxUnavailableFixed = intp(2) }, HoldQuorum},
 		"it leads now":           {func(f *fixture) { f.lead(2) }, HoldLeaderUnknown},
-		"no coordinator leads":           {func(f *fixture) { f.obs.Slots[0].Report.Role = RoleFollower }, HoldLeaderUnknown},
+		"no coordinator leads":   {func(f *fixture) { f.obs.Slots[0].Report.Role = RoleFollower }, HoldLeaderUnknown},
 		"voters disagree":        {func(f *fixture) { f.obs.Slots[1].Report.Voters = []string{"db-1"} }, HoldQuorumUnknown},
 		"the workload says no":   {func(f *fixture) { f.obs.Slots[2].Report.MayDisrupt = false }, HoldMayDisrupt},
 		"a source was silent":    {func(f *fixture) { f.blind("the platform") }, "the platform"},

@@ -44,7 +44,7 @@ func TestWhichCoordinatorToldSome(t *testing.T) {
 		`{"@message":"callers were asked to wait for a hand-over","operation":"b","waiting":1,"not_waiting":0}`:  true,
 		`{"@message":"callers were asked to wait for a hand-over","operation":"b","waiting":10,"not_waiting":0}`: true,
 		`{"@message":"callers were asked to wait for a hand-over","operation":"b"}`:                              false,
-		`{"@message":"another","operation":"b","waiting":1}`:                                                    false,
+		`{"@message":"another","operation":"b","waiting":1}`:                                                     false,
 		`callers were asked to wait for a hand-over waiting=1`:                                                   false,
 	} {
 		if toldSome(line) != want {
