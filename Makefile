@@ -235,8 +235,8 @@ bench-scale: tools build ## measure what a cluster of 100 to 10000 agents costs,
 	@$(BIN)/cadre-bench-scale --out .out/bench-scale.json $(if $(SIZES),--sizes $(SIZES))
 
 .PHONY: docs-performance
-docs-performance: build ## write the last results of the benchmarks that were run into docs/performance.md
-	@$(BIN)/cadre-bench-table --from .out --to docs/performance.md
+docs-performance: build ## write the last results of the benchmarks that were run into docs/evidence/performance.md
+	@$(BIN)/cadre-bench-table --from .out --to docs/evidence/performance.md
 
 .PHONY: clean
 clean: commands ## remove build results (tools stay)

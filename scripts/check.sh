@@ -35,11 +35,11 @@ for m in "${modules[@]}"; do
 done
 
 step arrows
-go test -count=1 ./scripts/arrows || die "docs/architecture.md and the code differ about who imports whom"
+go test -count=1 ./scripts/arrows || die "docs/explanation/architecture.md and the code differ about who imports whom"
 
 # The packages that decide grew to what they are by changes that were small one by one.
 step shape
-go run ./scripts/shape -exact || die "see above; docs/testing.md says what is counted, scripts/shape/doc.go how"
+go run ./scripts/shape -exact || die "see above; docs/contributing/testing.md says what is counted, scripts/shape/doc.go how"
 
 step generated
 before=$(git status --porcelain; git diff)
@@ -50,11 +50,11 @@ after=$(git status --porcelain; git diff)
 # Text that a person reads names its subject.
 step prose
 go run ./scripts/prose -examples || die "the styles of scripts/vale and scripts/prose/examples.txt differ"
-go run ./scripts/prose || die "see above; docs/testing.md says how the linter is used"
+go run ./scripts/prose || die "see above; docs/contributing/testing.md says how the linter is used"
 
 step vulnerabilities
-go test -count=1 ./scripts/vulnerabilities || die "docs/dependencies.md names other versions than are pinned"
-go run ./scripts/vulnerabilities "${modules[@]}" || die "see above; docs/dependencies.md says what to do"
+go test -count=1 ./scripts/vulnerabilities || die "docs/contributing/dependencies.md names other versions than are pinned"
+go run ./scripts/vulnerabilities "${modules[@]}" || die "see above; docs/contributing/dependencies.md says what to do"
 
 step lint
 make -s lint

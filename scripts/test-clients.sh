@@ -3,7 +3,7 @@
 #   Phala's clients and its command line, with their schemas on: the local cloud's API
 #   dstack's SDKs: the guest socket of the local cloud
 #   npm's consul: the Consul of a member
-# They are the contract that docs/platforms.md and docs/consul-proxy.md list. Called by make test-clients.
+# They are the contract that docs/reference/platforms.md and docs/reference/consul-proxy.md list. Called by make test-clients.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

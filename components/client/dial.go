@@ -100,7 +100,7 @@ func Dial(c Context, opts Options) (*Client, error) {
 }
 
 func newConn(c Context, opts Options, cfg *tls.Config) (*grpc.ClientConn, error) {
-	if opts.Instance != "" { // a gateway takes either id (docs/platforms.md)
+	if opts.Instance != "" { // a gateway takes either id (docs/reference/platforms.md)
 		c.CoordinatorAppID = opts.Instance
 	}
 	cfg.ServerName = c.ServerName(APIPort)

@@ -6,5 +6,5 @@
 //	recipes/*.lock ┼─► fetch by hash ─► merge ─► layers ─► OCI layout ─► registry
 //	go.work        ┘      (cache)
 //
-// Everything is below cmd/cadre-images and internal; docs/images.md is for its users.
+// Everything is below cmd/cadre-images and internal; docs/guides/images.md is for its users.
 package images

@@ -12,7 +12,7 @@ import (
 	"cadre.dev/core/route"
 )
 
-//go:generate go run ./internal/gendocs -o ../../docs/kv.md
+//go:generate go run ./internal/gendocs -o ../../docs/reference/kv.md
 
 // Writer is the only component that writes a record.
 type Writer string
@@ -49,7 +49,7 @@ type Kind struct {
 // (MaxTxnBytes) for a status and the small records.
 const kib = 1 << 10
 
-// Records is the table of all records. docs/kv.md is generated from it.
+// Records is the table of all records. docs/reference/kv.md is generated from it.
 var Records = []Kind{
 	{ClusterIDKey, typeOf[ClusterIDRecord](), Bootstrap, 1 * kib,
 		"The cluster ID that these records belong to. Created once, by check-and-set, in an empty store; never changed or deleted. Coordinators halt when it differs from the one on their disks, or when it is missing while other records exist."},

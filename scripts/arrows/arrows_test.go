@@ -23,7 +23,7 @@ var (
 )
 
 func TestTheTableNamesWhatModulesImport(t *testing.T) {
-	page, err := os.ReadFile(root + "/docs/architecture.md")
+	page, err := os.ReadFile(root + "/docs/explanation/architecture.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,12 +53,12 @@ func TestTheTableNamesWhatModulesImport(t *testing.T) {
 			is = "–"
 		}
 		if m[2] != is && m[1] != "core" || imported[m[1]] == nil {
-			t.Errorf("docs/architecture.md: %s imports %s, by the code %s", m[1], m[2], is)
+			t.Errorf("docs/explanation/architecture.md: %s imports %s, by the code %s", m[1], m[2], is)
 		}
 		delete(imported, m[1])
 	}
 	for name := range imported {
-		t.Errorf("docs/architecture.md does not have %s", name)
+		t.Errorf("docs/explanation/architecture.md does not have %s", name)
 	}
 }
 
@@ -68,19 +68,19 @@ var (
 )
 
 // TestTheTableOfOneChangeNamesWhatExists: each package of the table is a folder with code, and each record
-// is one of docs/kv.md, which is generated from the table of records.
+// is one of docs/reference/kv.md, which is generated from the table of records.
 func TestTheTableOfOneChangeNamesWhatExists(t *testing.T) {
-	page, err := os.ReadFile(root + "/docs/architecture.md")
+	page, err := os.ReadFile(root + "/docs/explanation/architecture.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	records, err := os.ReadFile(root + "/docs/kv.md")
+	records, err := os.ReadFile(root + "/docs/reference/kv.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	rows := steps.FindAllStringSubmatch(string(page), -1)
 	if len(rows) < 10 {
-		t.Fatalf("docs/architecture.md has %d steps of one change", len(rows))
+		t.Fatalf("docs/explanation/architecture.md has %d steps of one change", len(rows))
 	}
 	for _, row := range rows {
 		for _, code := range quoted.FindAllStringSubmatch(row[1], -1) {
@@ -88,12 +88,12 @@ func TestTheTableOfOneChangeNamesWhatExists(t *testing.T) {
 				continue // a command
 			}
 			if found, err := filepath.Glob(root + "/components/" + code[1] + "/*.go"); err != nil || len(found) == 0 {
-				t.Errorf("docs/architecture.md names a package %s: there is no code", code[1])
+				t.Errorf("docs/explanation/architecture.md names a package %s: there is no code", code[1])
 			}
 		}
 		for _, record := range quoted.FindAllStringSubmatch(row[2], -1) {
 			if !strings.Contains(string(records), "\n| `"+record[1]+"` |") {
-				t.Errorf("docs/architecture.md names a record %s, which docs/kv.md does not have", record[1])
+				t.Errorf("docs/explanation/architecture.md names a record %s, which docs/reference/kv.md does not have", record[1])
 			}
 		}
 	}

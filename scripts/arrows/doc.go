@@ -1,2 +1,2 @@
-// Package arrows compares the table of modules in docs/architecture.md with their imports.
+// Package arrows compares the table of modules in docs/explanation/architecture.md with their imports.
 package arrows

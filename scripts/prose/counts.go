@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// pattern is one that docs/testing.md reports per 1,000 words.
+// pattern is one that docs/contributing/testing.md reports per 1,000 words.
 type pattern struct {
 	name     string
 	finds    *regexp.Regexp

@@ -27,11 +27,11 @@ func TestCountsMayFallAndNotRise(t *testing.T) {
 }
 
 func TestTheRecordIsReadAsItWasWritten(t *testing.T) {
-	counts := map[string]int{"components/core/group": 12, "docs/kv.md": 1}
+	counts := map[string]int{"components/core/group": 12, "docs/reference/kv.md": 1}
 	if got, err := decode(encode(counts)); err != nil || !maps.Equal(got, counts) {
 		t.Errorf("%v, %v", got, err)
 	}
-	for _, bad := range []string{"x docs/kv.md\n", "3\n", "0 docs/kv.md\n", "-1 a\n"} {
+	for _, bad := range []string{"x docs/reference/kv.md\n", "3\n", "0 docs/reference/kv.md\n", "-1 a\n"} {
 		if _, err := decode(bad); err == nil || !strings.Contains(err.Error(), unfinished) {
 			t.Errorf("%q: %v", bad, err)
 		}

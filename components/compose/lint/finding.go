@@ -17,7 +17,7 @@ const (
 	Warning Severity = "warning"
 )
 
-// Rule is the id of a rule; docs/compose.md explains each.
+// Rule is the id of a rule; docs/guides/compose.md explains each.
 type Rule string
 
 const (

@@ -411,13 +411,13 @@ func TestFindingsAreBoundedAndSorted(t *testing.T) {
 
 // Every rule is explained.
 func TestRulesAreDocumented(t *testing.T) {
-	doc, err := os.ReadFile("../../../docs/compose.md")
+	doc, err := os.ReadFile("../../../docs/guides/compose.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, rule := range Rules() {
 		if !strings.Contains(string(doc), "| `"+string(rule)+"` |") {
-			t.Errorf("rule %s is not in docs/compose.md", rule)
+			t.Errorf("rule %s is not in docs/guides/compose.md", rule)
 		}
 	}
 }

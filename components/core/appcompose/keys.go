@@ -41,7 +41,7 @@ var keys = []key{
 	{name: "public_sysinfo", values: "true or false", fix: "write true or false", check: literal("true", "false")},
 	{name: "public_tcbinfo", values: "true or false", fix: "write true or false", check: literal("true", "false")},
 	{name: "no_instance_id", values: "false", fix: "write false: instances could not be distinguished", check: literal("false")},
-	{name: "secure_time", must: "keeps the host from choosing the time by which certificates are judged", values: "true; also false where the trust file has secure_time_off", fix: "write true, or set secure_time_off in the trust file: the host then chooses the time by which certificates are judged, within what docs/attestation.md says", check: secureTime},
+	{name: "secure_time", must: "keeps the host from choosing the time by which certificates are judged", values: "true; also false where the trust file has secure_time_off", fix: "write true, or set secure_time_off in the trust file: the host then chooses the time by which certificates are judged, within what docs/explanation/attestation.md says", check: secureTime},
 	{name: "storage_fs", values: `"zfs" or "ext4"`, fix: `write "zfs" or "ext4", or leave it out`, check: literal(`"zfs"`, `"ext4"`)},
 	{name: "swap_size", values: "a whole number of bytes, at most 1 TiB", fix: "write a whole number of bytes", check: swapSize},
 	{name: "requirements", values: "the GPU checks of a guest image 0.6 before it boots; see [guest images 0.6](#guest-images-06)", check: requirements},

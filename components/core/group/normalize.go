@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Defaults of a spec, each argued for in docs/rollout-rules.md.
+// Defaults of a spec, each argued for in docs/evidence/rollout-rules.md.
 const (
 	// DefaultMinReady keeps a member that rejoins and then crashes from counting (R8).
 	DefaultMinReady = 30 * time.Second

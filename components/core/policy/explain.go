@@ -252,7 +252,7 @@ func (e Explanation) next(code Code) []string {
 		}
 		out = append(out, fmt.Sprintf("find out why two boots claim the slot; `cadre admission revoke instance %s` shuts both out", e.BoundInstance))
 	default:
-		out = append(out, "the coordinators' logs have the whole story; the code is explained in docs/reason-codes.md")
+		out = append(out, "the coordinators' logs have the whole story; the code is explained in docs/reference/reason-codes.md")
 	}
 	for _, a := range e.Allowed {
 		if a.Code == CodeRevisionNotApproved && code != CodeRevisionNotApproved {

@@ -60,7 +60,7 @@ func TestExplainSaysWhatIsAllowedAndWhatToDo(t *testing.T) {
 	}
 	for code, want := range map[Code]string{
 		CodePeerRevoked: "unrevoke instance " + e.sp.InstanceID, CodeRevisionBelowFloor: "newer revision", CodeRevisionNotAllowed: "rollout status db",
-		CodeTCBOutOfDate: "host updated", CodeInstanceConflict: "two boots", CodeQuoteInvalid: "docs/reason-codes.md",
+		CodeTCBOutOfDate: "host updated", CodeInstanceConflict: "two boots", CodeQuoteInvalid: "docs/reference/reason-codes.md",
 	} {
 		f := e.facts(nil)
 		f.Refusal = &Refusal{Code: code, Message: "m", At: noon}

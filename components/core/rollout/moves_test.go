@@ -10,7 +10,7 @@ import (
 )
 
 // phasesPage has the diagram of an Operation's Phases.
-const phasesPage = "../../../docs/life-of-a-rollout.md"
+const phasesPage = "../../../docs/explanation/life-of-a-rollout.md"
 
 // moves are changes of Phase, as the diagram writes them.
 type moves map[string]bool

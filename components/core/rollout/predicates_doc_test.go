@@ -12,7 +12,7 @@ import (
 )
 
 // rulesPage tells people what holds an Action and what to do about it.
-const rulesPage = "../../../docs/rollout-rules.md"
+const rulesPage = "../../../docs/evidence/rollout-rules.md"
 
 var predicateRow = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| ([^|]*) \\| ([^|]*) \\| ([^|]*) \\| ([^|]*) \\|$")
 

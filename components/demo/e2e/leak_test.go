@@ -34,7 +34,7 @@ import (
 )
 
 // Permitted places of a canary. Consul keeps its tokens in its own state, on the coordinators'
-// encrypted disks (docs/secrets.md); no other secret may be there.
+// encrypted disks (docs/guides/secrets.md); no other secret may be there.
 const mayBeConsulState = "consul state/"
 
 // process is a process inside a CVM of this test's cloud.

@@ -95,7 +95,7 @@ func (c *cluster) adoptable(t *testing.T, missing string) {
 	})
 }
 
-// TestAnAppOfAnOfficialClientIsTakenOver goes the whole way of docs/from-phala-app.md: an app that
+// TestAnAppOfAnOfficialClientIsTakenOver goes the whole way of docs/guides/from-phala-app.md: an app that
 // `phala deploy` made, with no agent in it, gets the document of a group by two calls, its agent
 // attests, the group adopts it, and the next change is a rollout. The disk stays. Its guest image is
 // 0.6 and its document names the key provider, so MRCONFIGID is that of a document of version 3.

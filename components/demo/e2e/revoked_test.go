@@ -11,7 +11,7 @@ import (
 	"cadre.dev/demo/internal/rig"
 )
 
-// cutOffTime is the bound of docs/admission.md for all access of a revoked instance.
+// cutOffTime is the bound of docs/guides/admission.md for all access of a revoked instance.
 const cutOffTime = 15 * time.Second
 
 // TestRevokedInstanceLosesItsPeers: from the operator's word to the Sessions of another

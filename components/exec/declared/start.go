@@ -60,10 +60,10 @@ func (r *reader) waits(s named, at *yaml.Node) {
 	}
 	key, config := entry(get(r.root, "configs"), source)
 	if source == "" || key == nil {
-		r.refuse(at, where, "has nothing at "+Waiter, "add { source: exec, target: "+Waiter+", mode: 0555 }, with the script of docs/compose.md as the config's content")
+		r.refuse(at, where, "has nothing at "+Waiter, "add { source: exec, target: "+Waiter+", mode: 0555 }, with the script of docs/guides/compose.md as the config's content")
 		return
 	}
 	if strings.ReplaceAll(text(config, "content"), "$$", "$") != Script {
-		r.refuse(key, "configs."+source, fmt.Sprintf("is at %s and is not the script that waits for %s", Waiter, Program), "take its content from docs/compose.md")
+		r.refuse(key, "configs."+source, fmt.Sprintf("is at %s and is not the script that waits for %s", Waiter, Program), "take its content from docs/guides/compose.md")
 	}
 }

@@ -44,7 +44,7 @@ image "patroni" {
     END
   }
 
-  # Patroni, which ends a planned hand-over as soon as that is safe (docs/failover.md).
+  # Patroni, which ends a planned hand-over as soon as that is safe (docs/explanation/failover.md).
   file "usr/local/bin/cadre-patroni" {
     mode    = "0755"
     content = <<-END

@@ -13,10 +13,10 @@ import (
 	"cadre.dev/overlay/labtest/overlaynode"
 )
 
-var updateDocs = flag.Bool("update-docs", false, "write the matrix into docs/overlay.md")
+var updateDocs = flag.Bool("update-docs", false, "write the matrix into docs/explanation/overlay.md")
 
 const (
-	docPath     = "../../../docs/overlay.md"
+	docPath     = "../../../docs/explanation/overlay.md"
 	matrixBegin = "<!-- matrix:begin -->"
 	matrixEnd   = "<!-- matrix:end -->"
 )

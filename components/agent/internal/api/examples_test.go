@@ -15,10 +15,10 @@ var (
 	curlToken = regexp.MustCompile(`\$token|\$CADRE_HOOK_TOKEN`)
 )
 
-// TestTheExamplesOfTheHooksPage sends the request of each curl line of docs/lifecycle-hooks.md. The
+// TestTheExamplesOfTheHooksPage sends the request of each curl line of docs/guides/lifecycle-hooks.md. The
 // page has hooks of other names; here the open hook is "flush".
 func TestTheExamplesOfTheHooksPage(t *testing.T) {
-	page, err := os.ReadFile("../../../../docs/lifecycle-hooks.md")
+	page, err := os.ReadFile("../../../../docs/guides/lifecycle-hooks.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,7 @@ type route struct {
 	handle       func(*Server, http.ResponseWriter, *http.Request)
 }
 
-// routes is the whole interface; docs/openapi-agent.yaml has the same.
+// routes is the whole interface; docs/reference/openapi-agent.yaml has the same.
 var routes = []route{
 	{http.MethodGet, "/v1/instance", (*Server).getInstance},
 	{http.MethodGet, "/v1/lifecycle", (*Server).getLifecycle},
@@ -74,7 +74,7 @@ func New(cfg Config) *Server {
 		mux.HandleFunc(r.method+" "+r.path, func(w http.ResponseWriter, req *http.Request) { r.handle(s, w, req) })
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) {
-		writeError(w, http.StatusNotFound, "ROUTE_UNKNOWN", req.Method+" "+req.URL.Path+" does not exist; see docs/openapi-agent.yaml")
+		writeError(w, http.StatusNotFound, "ROUTE_UNKNOWN", req.Method+" "+req.URL.Path+" does not exist; see docs/reference/openapi-agent.yaml")
 	})
 	s.handler = guard(ownNames(cfg.Address), mux)
 	return s

@@ -215,9 +215,9 @@ func TestListenRefusesOtherAddresses(t *testing.T) {
 	}
 }
 
-// TestRoutesAreDocumented keeps docs/openapi-agent.yaml and the routes equal.
+// TestRoutesAreDocumented keeps docs/reference/openapi-agent.yaml and the routes equal.
 func TestRoutesAreDocumented(t *testing.T) {
-	data, err := os.ReadFile("../../../../docs/openapi-agent.yaml")
+	data, err := os.ReadFile("../../../../docs/reference/openapi-agent.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,26 +239,26 @@ func TestRoutesAreDocumented(t *testing.T) {
 	}
 	for _, r := range routes {
 		if !documented[r.method+" "+r.path] {
-			t.Errorf("%s %s is not in docs/openapi-agent.yaml", r.method, r.path)
+			t.Errorf("%s %s is not in docs/reference/openapi-agent.yaml", r.method, r.path)
 		}
 		delete(documented, r.method+" "+r.path)
 	}
 	for extra := range documented {
-		t.Errorf("docs/openapi-agent.yaml has %s, which does not exist", extra)
+		t.Errorf("docs/reference/openapi-agent.yaml has %s, which does not exist", extra)
 	}
 }
 
-// TestCodesAreDocumented compares the Error enum of docs/openapi-agent.yaml with the codes of the
+// TestCodesAreDocumented compares the Error enum of docs/reference/openapi-agent.yaml with the codes of the
 // handlers' answers. A code is a literal of capitals only, or the code of another answer.
 func TestCodesAreDocumented(t *testing.T) {
-	data, err := os.ReadFile("../../../../docs/openapi-agent.yaml")
+	data, err := os.ReadFile("../../../../docs/reference/openapi-agent.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, after, found := strings.Cut(string(data), "\n    Error:\n")
 	enum, _, closed := strings.Cut(after, "\n        message:")
 	if !found || !closed {
-		t.Fatal("docs/openapi-agent.yaml has no schema Error with code and message")
+		t.Fatal("docs/reference/openapi-agent.yaml has no schema Error with code and message")
 	}
 	var documented []string
 	for _, m := range regexp.MustCompile(`(?m)^ +- (\w+)$`).FindAllStringSubmatch(enum, -1) {
@@ -283,7 +283,7 @@ func TestCodesAreDocumented(t *testing.T) {
 		}
 	}
 	if want := slices.Sorted(maps.Keys(answered)); len(want) == 0 || !slices.Equal(documented, want) {
-		t.Errorf("docs/openapi-agent.yaml has the codes\n%q, the handlers answer\n%q", documented, want)
+		t.Errorf("docs/reference/openapi-agent.yaml has the codes\n%q, the handlers answer\n%q", documented, want)
 	}
 }
 

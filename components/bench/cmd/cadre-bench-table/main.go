@@ -1,4 +1,4 @@
-// Command cadre-bench-table writes the last results of the benchmarks into docs/performance.md.
+// Command cadre-bench-table writes the last results of the benchmarks into docs/evidence/performance.md.
 package main
 
 import (
@@ -21,7 +21,7 @@ func main() {
 func write(args []string) error {
 	flags := flag.NewFlagSet("cadre-bench-table", flag.ContinueOnError)
 	from := flags.String("from", ".out", "folder with the benchmarks' bench-*.json")
-	to := flags.String("to", "docs/performance.md", "the document")
+	to := flags.String("to", "docs/evidence/performance.md", "the document")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

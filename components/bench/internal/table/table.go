@@ -1,4 +1,4 @@
-// Package table makes the table of all benchmarks' figures with their targets, docs/performance.md.
+// Package table makes the table of all benchmarks' figures with their targets, docs/evidence/performance.md.
 package table
 
 import (
@@ -39,7 +39,7 @@ func Load(dir string) ([]figures.Result, error) {
 	return results, nil
 }
 
-// Document is docs/performance.md: targets and results side by side, misses shown. A section of the
+// Document is docs/evidence/performance.md: targets and results side by side, misses shown. A section of the
 // present page stays while its benchmark has no result here: the benchmarks run on different days.
 // Sections are sorted by name.
 func Document(page string, results []figures.Result, date time.Time) string {

@@ -50,7 +50,7 @@ func (a *App) secretRotate() *cobra.Command {
 	c := &cobra.Command{
 		Use: "rotate GROUP/NAME|gossip", Short: "Ask for a new value of a secret, or for a new gossip key", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSecret,
 		Long: "Asks the leader to raise the epoch of a secret. Agents renew at once and replace the file;\n" +
-			"the workload itself applies the new value (docs/secrets.md): a\nPostgreSQL password, for one, is not changed in the database by this.",
+			"the workload itself applies the new value (docs/guides/secrets.md): a\nPostgreSQL password, for one, is not changed in the database by this.",
 		Example: "  cadre secret rotate web/session-key --reason \"it was in a screenshot\"\n  cadre secret rotate gossip",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			groupName, name, both := strings.Cut(args[0], "/")

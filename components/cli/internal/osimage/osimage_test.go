@@ -308,7 +308,7 @@ func TestTheTableIsSound(t *testing.T) {
 	if err != nil || len(table) == 0 {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile("../../../../docs/guest-images.md")
+	page, err := os.ReadFile("../../../../docs/guides/guest-images.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -324,7 +324,7 @@ func TestTheTableIsSound(t *testing.T) {
 		}
 		seen[k.RTMR2] = true
 		if row := fmt.Sprintf("| `%s` | %d | %d | %s |", k.Image, k.VCPU, k.MemoryMB, k.QEMU); !strings.Contains(string(page), row) {
-			t.Errorf("docs/guest-images.md has no row %q", row)
+			t.Errorf("docs/guides/guest-images.md has no row %q", row)
 		}
 	}
 }

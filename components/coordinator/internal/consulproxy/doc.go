@@ -16,4 +16,4 @@
 // The judging functions are pure (Judge, sessionBody, txnBody, place); Proxy does the I/O.
 package consulproxy
 
-//go:generate go run ./internal/gendocs -o ../../../../docs/consul-proxy.md
+//go:generate go run ./internal/gendocs -o ../../../../docs/reference/consul-proxy.md

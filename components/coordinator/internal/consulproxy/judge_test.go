@@ -191,13 +191,13 @@ func FuzzDOR01_Judge(f *testing.F) {
 
 // TestDocs: the page has the current table.
 func TestDocs(t *testing.T) {
-	page, err := os.ReadFile("../../../../docs/consul-proxy.md")
+	page, err := os.ReadFile("../../../../docs/reference/consul-proxy.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, part := range []string{Table(), Shares()} {
 		if !strings.Contains(string(page), part) {
-			t.Errorf("docs/consul-proxy.md is outdated: go generate ./internal/consulproxy")
+			t.Errorf("docs/reference/consul-proxy.md is outdated: go generate ./internal/consulproxy")
 		}
 	}
 }

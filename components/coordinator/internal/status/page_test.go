@@ -20,8 +20,8 @@ import (
 
 const (
 	repository = "../../../.."
-	figurePage = repository + "/docs/monitoring.md"
-	alertsFile = repository + "/docs/alerts.yaml"
+	figurePage = repository + "/docs/guides/monitoring.md"
+	alertsFile = repository + "/docs/guides/alerts.yaml"
 )
 
 var (
@@ -271,7 +271,7 @@ func TestThePageListsEveryMetric(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told, _ := s.check(t, "docs/monitoring.md", string(page))
+	told, _ := s.check(t, "docs/guides/monitoring.md", string(page))
 	if len(told) < 40 {
 		t.Errorf("%d figures were found on the page: the search misses some", len(told))
 	}
@@ -297,7 +297,7 @@ func TestThePageListsEveryMetric(t *testing.T) {
 		}
 		if strings.HasPrefix(name, "cadre_group_") {
 			if groups++; !slices.Contains(told, name) {
-				t.Errorf("docs/monitoring.md has no row for %s", name)
+				t.Errorf("docs/guides/monitoring.md has no row for %s", name)
 			}
 		}
 	}
@@ -315,7 +315,7 @@ func TestThePageListsEveryMetric(t *testing.T) {
 				known = known || slices.Contains(s.values(figureUse.FindStringSubmatch(r[1])[1], l), w[1])
 			}
 			if !known {
-				t.Errorf("docs/monitoring.md: %s: %q is no label of it, and no label's value", r[1], w[1])
+				t.Errorf("docs/guides/monitoring.md: %s: %q is no label of it, and no label's value", r[1], w[1])
 			}
 		}
 	}

@@ -23,7 +23,7 @@ func TestTOK02_LivesAreBounded(t *testing.T) {
 	}
 }
 
-// endless are the names of the tokens without an end. docs/threat-model.md lists each as open (S4,
+// endless are the names of the tokens without an end. docs/evidence/threat-model.md lists each as open (S4,
 // TOK-02, TOK-06); no other token may have no end.
 var endless = []string{
 	"Anonymous Token",          // Consul's own, without any right

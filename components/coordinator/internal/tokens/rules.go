@@ -55,5 +55,5 @@ service_prefix "" { policy = "read" }
 `, slot, slot)
 }
 
-// operatorRules are the rules in docs/kv.md.
+// operatorRules are the rules in docs/reference/kv.md.
 func operatorRules(groups []string) string { return store.OperatorRules(store.DefaultPrefix, groups) }

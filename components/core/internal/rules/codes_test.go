@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	codesPage = "../../../../docs/reason-codes.md"
+	codesPage = "../../../../docs/reference/reason-codes.md"
 	// sources are the sources of all components; core may be here without the others.
 	sources   = "../../.."
 	codesFile = "core/policy/codes.go"

@@ -12,7 +12,7 @@ import (
 )
 
 // comparison is relative to this folder, its links to the page's own.
-const comparison = "../../../../docs/comparison.md"
+const comparison = "../../../../docs/evidence/comparison.md"
 
 // comparedRows are the features that the page has to answer for.
 const comparedRows = 107

@@ -1,3 +1,3 @@
-// Package rules holds the tests that compare docs/rollout-rules.md and
-// docs/comparison.md with the tests that these pages go by.
+// Package rules holds the tests that compare docs/evidence/rollout-rules.md and
+// docs/evidence/comparison.md with the tests that these pages go by.
 package rules

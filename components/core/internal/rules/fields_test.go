@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	groupFile = "../../../../docs/group-file.md"
+	groupFile = "../../../../docs/reference/group-file.md"
 	// `go test ./internal/rules -update` writes the text between these two lines.
 	fieldsBegin = "<!-- fields: written by `go test ./internal/rules -update` in components/core -->\n"
 	fieldsEnd   = "<!-- end of fields -->\n"

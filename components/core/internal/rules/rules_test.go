@@ -14,7 +14,7 @@ import (
 )
 
 // table is relative to this folder.
-const table = "../../../../docs/rollout-rules.md"
+const table = "../../../../docs/evidence/rollout-rules.md"
 
 var (
 	ruleTest  = regexp.MustCompile(`(?m)^func (Test(?:R\d+_)+\w*)\(`)

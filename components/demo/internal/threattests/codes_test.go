@@ -111,7 +111,7 @@ func TestCodesAreOnTheList(t *testing.T) {
 	if len(used) < 40 {
 		t.Errorf("only %d codes were found in use", len(used))
 	}
-	page, err := os.ReadFile("../../../../docs/threat-model.md")
+	page, err := os.ReadFile("../../../../docs/evidence/threat-model.md")
 	if err != nil {
 		t.Fatal(err)
 	}

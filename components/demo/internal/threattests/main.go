@@ -1,4 +1,4 @@
-// Command threattests fills the last column of docs/threat-model.md: the tests of each
+// Command threattests fills the last column of docs/evidence/threat-model.md: the tests of each
 // row, and the line that names the rows of priority P0 that no test shows. A test belongs
 // to the rows that its name has, as in TestATT01_ForgedQuotesAreRefused.
 //
@@ -26,7 +26,7 @@ import (
 
 func main() {
 	root := flag.String("root", "../../../..", "the repository")
-	page := flag.String("page", "../../../../docs/threat-model.md", "the page to fill")
+	page := flag.String("page", "../../../../docs/evidence/threat-model.md", "the page to fill")
 	flag.Parse()
 	if err := run(*root, *page); err != nil {
 		fmt.Fprintln(os.Stderr, err)

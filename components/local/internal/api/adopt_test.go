@@ -13,7 +13,7 @@ import (
 )
 
 // An app that another client made takes the document of a group in two plain calls for each
-// CVM, as docs/from-phala-app.md has them: on its disk, under its identity, with its env. Only
+// CVM, as docs/guides/from-phala-app.md has them: on its disk, under its identity, with its env. Only
 // then does the closed list accept it.
 func TestAnAppOfAnotherClientTakesTheDocumentOfAGroup(t *testing.T) {
 	r := newRig(t, cloud.Settings{})

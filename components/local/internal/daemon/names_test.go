@@ -11,7 +11,7 @@ import (
 	"cadre.dev/local/internal/imagetest"
 )
 
-// TestNamesReachAServiceOfAnyUser: with the compose file of docs/compose.md the names of Peers and
+// TestNamesReachAServiceOfAnyUser: with the compose file of docs/guides/compose.md the names of Peers and
 // routes come and go in a container whose workload is not root. Without it, and on a read-only
 // root, the service runs and reports the missing part.
 func TestNamesReachAServiceOfAnyUser(t *testing.T) {

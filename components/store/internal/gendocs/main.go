@@ -1,4 +1,4 @@
-// Command gendocs writes docs/kv.md from the table of records.
+// Command gendocs writes docs/reference/kv.md from the table of records.
 package main
 
 import (

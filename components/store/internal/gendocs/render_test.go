@@ -9,13 +9,13 @@ import (
 )
 
 func TestDocsAreCurrent(t *testing.T) {
-	const file = "../../../../docs/kv.md"
+	const file = "../../../../docs/reference/kv.md"
 	got, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := render(); !bytes.Equal(got, want) {
-		t.Fatalf("docs/kv.md is not what the table of records says: run go generate in components/store")
+		t.Fatalf("docs/reference/kv.md is not what the table of records says: run go generate in components/store")
 	}
 }
 

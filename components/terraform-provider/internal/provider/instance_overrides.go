@@ -18,7 +18,7 @@ import (
 	"cadre.dev/core/group"
 )
 
-// An operator's overrides on one slot (docs/control.md) are records of their own, which no group's
+// An operator's overrides on one slot (docs/guides/control.md) are records of their own, which no group's
 // spec names: the block of this resource is one hand more that sets and takes them back.
 
 // slotOverride is a block of the resource, and its override.

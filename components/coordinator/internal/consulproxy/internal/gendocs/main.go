@@ -1,4 +1,4 @@
-// Command gendocs writes the tables of docs/consul-proxy.md between their marks.
+// Command gendocs writes the tables of docs/reference/consul-proxy.md between their marks.
 package main
 
 import (
