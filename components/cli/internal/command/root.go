@@ -49,6 +49,11 @@ func (a *App) Run(ctx context.Context, args []string) int {
 	return Code(err)
 }
 
+// Tree returns every command of cadre, for the generator of docs/reference/cli.md.
+func Tree() *cobra.Command {
+	return new(App).root()
+}
+
 func (a *App) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "cadre",
