@@ -242,7 +242,10 @@ func (p *pass) putStatus(ctx context.Context, status group.Status, index uint64)
 // recordHeld reports why the group cannot be run, with every problem, and leaves
 // all else as it was.
 func (p *pass) recordHeld(ctx context.Context) error {
-	if p.held == nil {
+	_, asked := p.view.Specs[p.name]
+	_, accepted := p.view.Accepted[p.name]
+	if p.held == nil || !asked && !accepted {
+		// A status of a group that is gone would outlive its deletion.
 		return nil
 	}
 	return p.recordProblem(ctx, p.held.condition, p.held.message)
