@@ -182,7 +182,7 @@ func TestAnAdoptionWaitsForTheEndOfATask(t *testing.T) {
 			t.Fatal("the request is gone while the platform works on the CVMs")
 		}
 		busy(false)
-		w.until("the adoption", time.Minute, func() bool { return !w.asked() })
+		w.until("the adoption", 3*time.Minute, func() bool { return !w.asked() })
 		w.until("the group is available", 5*time.Minute, w.complete("one"))
 	})
 }
