@@ -164,7 +164,7 @@ func TestOnlyWhatWasAskedForIsAdopted(t *testing.T) {
 	})
 }
 
-// TestAnAdoptionWaitsForTheEndOfATask: the listing that the leader goes by may be of before the operator looked.
+// TestAnAdoptionWaitsForTheEndOfATask: a CVM that the platform works on is not bound.
 func TestAnAdoptionWaitsForTheEndOfATask(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.losesAGroup()
@@ -176,6 +176,7 @@ func TestAnAdoptionWaitsForTheEndOfATask(t *testing.T) {
 			}
 		}
 		busy(true)
+		tick(t.Context(), 3*time.Minute) // every listing that the leader goes by is a newer one
 		w.adoptAll(nil)
 		tick(t.Context(), time.Minute)
 		if !w.asked() {
