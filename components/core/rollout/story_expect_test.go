@@ -101,7 +101,7 @@ func stateExpectations() []event {
 		}},
 		{"SLOT is WORD", func(s *story, arg []string) error { return want(string(s.instance(arg[0]).State), arg[1]) }},
 		{"SLOT leads", func(s *story, arg []string) error { return want(s.w.leader, arg[0]) }},
-		{"no coordinator leads", func(s *story, _ []string) error { return want(s.w.leader, "") }},
+		{"no member leads", func(s *story, _ []string) error { return want(s.w.leader, "") }},
 		{"the last operation of SLOT is WORD", func(s *story, arg []string) error { return want(string(s.last(arg[0]).Phase), arg[1]) }},
 		{"the last operation of SLOT ended because WORD", func(s *story, arg []string) error { return want(string(s.last(arg[0]).Failure.Cause), arg[1]) }},
 		{"no request waits", func(s *story, _ []string) error { return want(len(s.c.store.requests), 0) }},
