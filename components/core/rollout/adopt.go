@@ -17,13 +17,13 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// proofKept is how old a Proof may be that somebody is bound by: an agent that is not
-// admitted asks again within seconds, and each time what it runs is attested anew.
+// proofKept is the maximum age of a Proof that an adoption relies on. An agent without an admission retries within
+// seconds, and each retry attests the running CVM again.
 const proofKept = 10 * time.Minute
 
-// unadopted: a CVM carries the Slot's name though no record binds it, and no call of ours
-// can have made it. The Slot's records are lost, or somebody else made the CVM: nothing
-// is done in the Slot until an operator adopts it. The Slot's policy binds as well.
+// unadopted reports that a CVM carries the Slot's name, that no record or policy of the Slot binds it, and that no
+// platform call of the Slot can have created it. The cause is lost records or a CVM from outside of Cadre. The
+// planner does nothing in the Slot until an operator adopts the CVM.
 func (m *member) unadopted() bool {
 	i := m.seen.Instance
 	if i == nil || m.record.VMUUID != "" || m.record.InstanceID != "" || m.policed != "" && m.policed == i.InstanceID {
@@ -32,70 +32,70 @@ func (m *member) unadopted() bool {
 	return !slices.ContainsFunc(m.makers, func(op *operation.Operation) bool { return op.CVM.VMUUID == "" || op.CVM.VMUUID == i.VMUUID })
 }
 
-// makes: a call of op may have made a CVM.
+// makes reports that a platform call of op may have created a CVM.
 func makes(op *operation.Operation) bool {
 	return (op.Kind == operation.Create || op.Kind == operation.Replace) && op.Call.Number > 0
 }
 
-// Adoptable is a member of a group that no record binds, with what is known of the CVM
-// that could be it.
+// Adoptable is a member of a group that no record binds, with the known facts about the CVM that may become the
+// member.
 type Adoptable struct {
 	Slot    string `json:"slot"`
 	Ordinal int    `json:"ordinal"`
-	// The CVM under the Slot's name; empty: the platform lists none.
+	// The CVM under the Slot's name; empty: the platform lists no such CVM.
 	PlatformName   string `json:"platform_name,omitempty"`
 	PlatformStatus string `json:"platform_status,omitempty"`
 	VMUUID         string `json:"vm_uuid,omitempty"`
-	// What its agent attested last; empty: nothing yet.
+	// The newest attested claims of the CVM's agent; empty: the agent has not attested yet.
 	AppID       string    `json:"app_id,omitempty"`
 	InstanceID  string    `json:"instance_id,omitempty"`
 	ComposeHash string    `json:"compose_hash,omitempty"`
 	BootID      string    `json:"boot_id,omitempty"`
 	AttestedAt  time.Time `json:"attested_at,omitzero"`
 	Simulated   bool      `json:"simulated,omitempty"`
-	// Revision that measures so, and its number in the group's order.
+	// Revision is the Revision with the attested measurement, Number its position in the group's order.
 	Revision string `json:"revision,omitempty"`
 	Number   uint64 `json:"number,omitempty"`
-	// VIP that it was given before; "": it gets one.
+	// VIP is the address that the member had before; "": the member gets a new address.
 	VIP string `json:"vip,omitempty"`
-	// Missing is why it cannot be adopted now; "": it can.
+	// Missing is the reason why the CVM cannot be adopted now; "": it can.
 	Missing string `json:"missing,omitempty"`
-	// Busy: a task of the platform is at work on the CVM. What is missing may be there when it ends.
+	// Busy: a platform task works on the CVM. When the task ends, the cause of Missing may be gone.
 	Busy bool `json:"busy,omitempty"`
-	// Asked: the leader was asked to bind it.
+	// Asked: an operator's request to the leader to bind the CVM is recorded.
 	Asked bool `json:"asked,omitempty"`
 
 	allowed policy.AllowedRevision
 }
 
-// AdoptionFacts are what one Slot's adoption is judged by.
+// AdoptionFacts is the input to the evaluation of one Slot's adoption.
 type AdoptionFacts struct {
 	Spec group.Spec
-	// Record as it is; its Slot, Group, Ordinal and PlatformName are set.
+	// Record is the stored record; its Slot, Group, Ordinal and PlatformName are set.
 	Record group.SlotRecord
-	// Bound: the Slot's policy names an Instance.
+	// Bound: the Slot's policy names an instance.
 	Bound bool
-	// Open is an Operation of the Slot that has not ended; nil: there is none.
+	// Open is the Slot's Operation that has not ended; nil: no Operation is open.
 	Open *operation.Operation
-	// Instance is the CVM under the Slot's name, with the Duplicates beside it.
+	// Instance is the CVM under the Slot's name. Duplicates counts the other CVMs with that name.
 	Instance   *Instance
 	Duplicates int
-	// AppID of the group, as far as it is known.
+	// AppID of the group; empty: the app id is not known yet.
 	AppID string
-	// Proof is what a Boot proved that asked to be the Slot; nil: nobody did.
+	// Proof is the evidence of a Boot that asked for admission to the Slot; nil: no Boot asked.
 	Proof     *policy.Proof
 	Revisions map[string]group.RevisionRecord
 	Policy    policy.GroupPolicy
 	Revoked   []policy.Revocation
 	Images    policy.ImagePolicy
-	// VIPs that other groups' Slots and this group's bound ones have, by Slot.
+	// VIPs are the addresses of other groups' Slots and of this group's bound Slots, by Slot.
 	VIPs map[string]string
-	// Addresses are the blocks of the other groups, by group.
+	// Addresses are the address blocks of the other groups, by group.
 	Addresses map[string]address.Given
 }
 
-// Adoption judges whether the CVM under the Slot's name can become the member. ok is
-// false when the Slot is bound: then there is nothing to adopt.
+// Adoption evaluates whether the CVM under the Slot's name can become the member. ok is false when the Slot is
+// bound already: then no adoption is possible.
 func Adoption(f AdoptionFacts, now time.Time) (a Adoptable, ok bool) {
 	r, i := f.Record, f.Instance
 	a = Adoptable{Slot: r.Slot, Ordinal: r.Ordinal, PlatformName: r.PlatformName}
@@ -119,7 +119,7 @@ func Adoption(f AdoptionFacts, now time.Time) (a Adoptable, ok bool) {
 	return a, true
 }
 
-// unproven is what is missing before it matters what the CVM runs.
+// unproven returns the reason that excludes the adoption before the CVM's Revision matters; "": none.
 func (f AdoptionFacts) unproven(now time.Time) string {
 	i, p := f.Instance, f.Proof
 	switch {
@@ -143,10 +143,9 @@ func (f AdoptionFacts) unproven(now time.Time) string {
 	return ""
 }
 
-// recognise finds the Revision that measures as what was attested and that the Slot may
-// run. Where several do, they differ in what is not measured: one whose document has this
-// very hash goes first, then the spec's target, so that the member is not restarted for
-// nothing, then the newest.
+// recognise finds the Revision whose measurement the CVM attested and that the Slot may run. Several Revisions
+// match when they differ only in unmeasured fields. Then the Revision whose document has exactly the attested hash
+// comes first. The spec's target comes next, which saves the member a restart. The newest Revision follows.
 func (a *Adoptable) recognise(f AdoptionFacts, now time.Time) (missing string) {
 	target := f.Spec.Revision()
 	revisions := maps.Clone(f.Revisions)
@@ -187,7 +186,7 @@ func (a *Adoptable) recognise(f AdoptionFacts, now time.Time) (missing string) {
 	return missing
 }
 
-// AllowedAs is what a Slot's policy says of a Revision that measures as composeHash.
+// AllowedAs returns the policy entry that allows a Slot to run a Revision measured as composeHash.
 func AllowedAs(revision string, t group.Template, composeHash string) policy.AllowedRevision {
 	text := sha256.Sum256([]byte(appcompose.Marked(t.Compose)))
 	return policy.AllowedRevision{
@@ -196,8 +195,8 @@ func AllowedAs(revision string, t group.Template, composeHash string) policy.All
 	}
 }
 
-// address is the VIP that the member goes on with. One that it was given before and that
-// it cannot have again would make it start over.
+// address returns the VIP that the member keeps. A member whose earlier VIP is taken is not adopted: another
+// address would make the member start over.
 func (f AdoptionFacts) address() (vip, missing string) {
 	if f.Proof.VIP == "" {
 		return f.Record.VIP, ""
@@ -225,11 +224,11 @@ func (f AdoptionFacts) address() (vip, missing string) {
 	return own.String(), ""
 }
 
-// Bind gives the records that make the member of a: its binding, and what it may run.
+// Bind returns the two records of the adopted member: the Slot's binding, and its policy.
 func (a Adoptable) Bind(record group.SlotRecord, before policy.SlotPolicy) (group.SlotRecord, policy.SlotPolicy) {
 	record.AppID, record.InstanceID, record.VMUUID = a.AppID, a.InstanceID, a.VMUUID
 	record.Assigned = a.Revision
-	record.Extra = false // what is on its disk is somebody's
+	record.Extra = false // the disk of an adopted CVM may hold an owner's data
 	record.VIP = cmp.Or(a.VIP, record.VIP)
 	after := policy.SlotPolicy{
 		Group: record.Group, Slot: a.Slot, AppID: a.AppID, InstanceID: a.InstanceID,

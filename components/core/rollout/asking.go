@@ -2,13 +2,14 @@ package rollout
 
 import "cadre.dev/core/group"
 
-// asks: the step of m waits for a person, since m leads. A person who asked for the update of the Slot by its
-// name has decided already; the step goes last all the same.
+// asks reports that the step of m waits for an operator, since m leads and update_policy.leader is "ask". An
+// operator's update request that names the Slot is the decision already. The step of the leader goes last all the
+// same.
 func (w *world) asks(m *member) bool {
 	return w.spec.UpdatePolicy.Leader == group.LeaderAsk && m.leads() && m.open == nil && !m.asked(RequestUpdate)
 }
 
-// onlyLeaderAsks: nothing else is left of the rollout than what a person is asked about.
+// onlyLeaderAsks reports that the rollout has one outdated member left, and that its step waits for an operator.
 func (w *world) onlyLeaderAsks() bool {
 	out := w.tally.outdated
 	return len(out) == 1 && w.asks(out[0])

@@ -11,12 +11,12 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// gapSlack is how far a report's proof of health may seem to start after the
-// recorded start: the way of a report takes time.
+// gapSlack is the longest accepted time by which a report's proof of health may start after the recorded start: the
+// transport of a report takes time.
 const gapSlack = 2 * time.Second
 
-// judge fills in what is known about m: fresh report, attested Revision, whether
-// it is available, and the record as it should read.
+// judge derives the state of m: the fresh report, the attested Revision, whether m is available, and the updated
+// Slot record.
 func (w *world) judge(m *member) {
 	w.unbind(m)
 	m.bind(w.appID)
@@ -59,9 +59,9 @@ func (w *world) judge(m *member) {
 	w.keepHeals(m)
 }
 
-// keepAssigned notes that the Boot of m proved a Revision after the refresh to it had ended: called off, or
-// late by a moment. Its CVM was told nothing else, and must not be taken for one that was: the Boot would
-// count as gone as soon as its agent is silent, and nobody would heal it (R10).
+// keepAssigned records that the Boot of m proved a Revision after the refresh to that Revision had ended:
+// cancelled, or late by a moment. The CVM was given no other content. Without this record, the planner would take
+// the Boot for gone as soon as its agent is silent, and would not heal it (R10).
 func (w *world) keepAssigned(m *member) {
 	was := m.record.Assigned
 	if m.report != nil && m.open == nil && was != "" && was != m.observed && w.takesRefresh(m, was, m.observed) {
@@ -69,9 +69,9 @@ func (w *world) keepAssigned(m *member) {
 	}
 }
 
-// bind notes the CVM that fills a Slot at the first listing that shows exactly
-// one, of the right app, that a call of ours made. What is bound stays, until an operator
-// decides.
+// bind records the CVM that fills a Slot. It does so at the first listing that shows exactly one CVM with the
+// Slot's name, of the right app, that a platform call of the Slot created. A recorded binding stays until an
+// operator decides.
 func (m *member) bind(appID string) {
 	i := m.seen.Instance
 	if i == nil || m.unadopted() || m.former(i) || len(m.seen.Duplicates) > 0 || appID != "" && i.AppID != "" && i.AppID != appID {
@@ -91,20 +91,20 @@ func (m *member) bind(appID string) {
 	}
 }
 
-// former: the Slot had i before, and was given another one.
+// former reports that the Slot was bound to i before, and is bound to another CVM now.
 func (m *member) former(i *Instance) bool {
 	return i.VMUUID != m.record.VMUUID && slices.ContainsFunc(m.record.Lineage, func(p group.Past) bool { return p.VMUUID == i.VMUUID })
 }
 
-// removed: the Slot is wanted again, and its CVM is gone by our own deletion, which
-// somebody asked for with its disk: it did not get lost.
+// removed reports that the Slot is wanted again and that an earlier Delete of the Slot removed its CVM. An operator
+// gave up the disk with that CVM, so the CVM is not lost.
 func (w *world) removed(m *member) bool {
 	return !m.condemned && m.vanished() && w.obs.Platform.Known && m.tookAway()
 }
 
-// unbind moves the CVM that a Replace makes way for into the Slot's lineage, once it is
-// gone and the next one that carries the Slot's name is the new one. A Replace that was
-// called off before leaves the Slot bound: an empty Slot would be filled without asking.
+// unbind moves the CVM that a Replace removes into the Slot's lineage, once that CVM is gone. From then on, a CVM
+// with the Slot's name is the new one. A Replace that was cancelled earlier leaves the Slot bound: the planner
+// would fill an empty Slot without a request.
 func (w *world) unbind(m *member) {
 	op := m.open
 	if op == nil && w.removed(m) {
@@ -116,12 +116,12 @@ func (w *world) unbind(m *member) {
 	}
 	m.record = m.record.Unbound(cmp.Or(op.Request.Note, "replaced"), w.now)
 	m.record.Incarnation = op.CVM.Incarnation
-	// Not before: the member that makes way is in the set until then, and joins nothing.
+	// The old member is in the set until now. The new member joins only after it.
 	m.record.Membership = partOf(nil, op.Set.Joins)
 }
 
-// admitted: a Boot of the bound CVM holds the Slot. A Boot of another Instance
-// proves nothing about this one (R4, R11).
+// admitted reports that a Boot of the bound CVM holds the Slot. A Boot of another instance proves nothing about the
+// bound CVM (R4, R11).
 func (m *member) admitted() bool {
 	a := m.seen.Admission
 	if a == nil || a.BootID == "" {
@@ -133,25 +133,25 @@ func (m *member) admitted() bool {
 	return !slices.ContainsFunc(m.record.Lineage, func(p group.Past) bool { return p.InstanceID == a.InstanceID })
 }
 
-// platformKnown: the absence of a CVM means something.
+// platformKnown reports that the absence of m's CVM is a fact, since the platform's listing is known.
 func (w *world) platformKnown(m *member) bool { return w.obs.Platform.Known || m.seen.Instance != nil }
 
-// outlived: after r its instance ran, provably, another Boot, so r is the last word
-// of a Boot that is gone. A live one would have reported again within operation.LiveWithin,
-// whatever a copy of its CVM asks for.
+// outlived reports that the Slot's instance proved another Boot after r, so that r comes from a Boot that is gone.
+// A live Boot would have reported again within operation.LiveWithin, even while a copy of its CVM requests
+// admission.
 func (m *member) outlived(r *Report) bool {
 	return m.provenElsewhere() && m.seen.Refusal.At.After(r.ReceivedAt.Add(operation.LiveWithin))
 }
 
-// fresh: it is no older than may be. One of the future came before the clock was set back:
-// nobody knows how old it is, and an agent that lives sends the next one.
+// fresh reports that r is at most stale_after old. A report from the future arrived before the clock was set back:
+// its age is unknown, and a live agent sends the next report soon.
 func (w *world) fresh(r *Report) bool {
 	age := w.now.Sub(r.ReceivedAt)
 	return age <= w.t.StaleAfter && age >= -operation.LiveWithin
 }
 
-// notReady is the first of R7's conditions that does not hold; empty when all do,
-// but for min_ready and "not in a step".
+// notReady returns the first condition of R7 that does not hold, except min_ready and "not in a step"; empty when
+// all of them hold.
 func (w *world) notReady(m *member) string {
 	i := m.seen.Instance
 	switch {
@@ -183,8 +183,8 @@ func (w *world) notReady(m *member) string {
 	return w.memberNotReady(m.report)
 }
 
-// lastWord is what the workload of m's Boot reported last, for people: a step that fails in silence says it, since it
-// may be why, as where new software refuses the data of the old one.
+// lastWord returns the last message of the workload in m's Boot, for operators. It may explain why a step failed in
+// silence, for example when new software refuses the old data.
 func (m *member) lastWord() string {
 	if r := m.seen.Report; r != nil && r.BootID == m.seen.Admission.BootID && r.Message != "" {
 		return "; its last word: " + r.Message
@@ -192,7 +192,7 @@ func (m *member) lastWord() string {
 	return ""
 }
 
-// memberNotReady is what the workload's own report says.
+// memberNotReady returns the reason in the workload's own report; empty when the member is ready.
 func (w *world) memberNotReady(r *Report) string {
 	switch {
 	case r.Health != Healthy:
@@ -211,7 +211,7 @@ func (w *world) memberNotReady(r *Report) string {
 	return ""
 }
 
-// caughtUp is R52; a leader has nobody to catch up with. Unknown is no.
+// caughtUp is R52. A leader has no other member to catch up with. Unknown counts as no.
 func caughtUp(r *Report) bool {
 	if r.CaughtUp == nil {
 		return r.Role == RoleLeader
@@ -230,9 +230,9 @@ func refusalView(r *policy.Refusal) operation.RefusalView {
 	return operation.RefusalView{Code: string(r.Code), Message: r.Message, Proven: r.Proven, At: r.At}
 }
 
-// keepClock is the clock of R8: started at the transition to ready, persisted, and
-// started anew by any setback, by another Boot, and by a gap that the report does
-// not prove healthy. A pass that could not look at everything leaves it alone.
+// keepClock keeps the availability clock of R8 in the Slot's record. The clock starts when m becomes ready. It
+// starts again after a setback, after another Boot, and after a gap that the report does not prove healthy. A pass
+// with an incomplete observation leaves the clock alone.
 func (w *world) keepClock(m *member) {
 	rec := &m.record
 	if !m.ready {
@@ -240,12 +240,12 @@ func (w *world) keepClock(m *member) {
 			return
 		}
 		if r := m.seen.Report; r != nil && r.BootID == rec.AvailableBoot {
-			w.forgetHeals(m, r.ReceivedAt) // the window may have ended after the last pass that saw it well
+			w.forgetHeals(m, r.ReceivedAt) // the window may have ended after the last pass that saw m available
 		}
 		m.fell = !rec.AvailableSince.IsZero()
-		rec.AvailableSince = time.Time{} // AvailableBoot stays: what ends a Boot's grace (R113)
+		rec.AvailableSince = time.Time{} // AvailableBoot stays: it ends the grace period of a Boot (R113)
 		if rec.UnavailableSince.IsZero() || rec.UnavailableSince.After(w.now) {
-			// A time to come was written by a leader whose clock was ahead.
+			// A leader whose clock was ahead wrote a time in the future.
 			rec.UnavailableSince = w.now
 		}
 		return
@@ -267,9 +267,8 @@ func (w *world) keepClock(m *member) {
 	}
 }
 
-// unbroken reports that m has been healthy since the recorded start as far as
-// anybody can tell. The agent's monotonic clock tells of breaks between passes;
-// without it only a gap shorter than stale_after is trusted.
+// unbroken reports that no evidence shows a break in the health of m since the recorded start. The agent's
+// monotonic clock shows breaks between passes. Without that clock, only a gap of at most stale_after is trusted.
 func (w *world) unbroken(m *member) bool {
 	since, r := m.record.AvailableSince, m.report
 	if r.BootAt.After(since.Add(gapSlack)) && !r.BootAt.After(w.now) {
@@ -282,9 +281,9 @@ func (w *world) unbroken(m *member) bool {
 	return looked.IsZero() || w.now.Sub(looked) <= w.t.StaleAfter
 }
 
-// provenSince is since when the report proves m healthy, by this leader's clock; now, when
-// it does not. A leader whose clock differs from the last one's takes no availability away
-// that the agent's monotonic clock proves.
+// provenSince returns the time since which the report proves m healthy, by this leader's clock; now, when the
+// report proves nothing. A clock difference between two leaders therefore costs no availability that the agent's
+// monotonic clock proves.
 func (w *world) provenSince(m *member) time.Time {
 	r := m.report
 	if r.HealthyFor <= 0 {
@@ -324,8 +323,8 @@ func lagText(r *Report) string {
 	return ""
 }
 
-// plural is word for n of what it names.
+// plural returns word in the singular or plural form for n.
 func plural(n int, word string) string { return pick(n == 1, word, word+"s") }
 
-// short is d for people: whole seconds, at least one.
+// short formats d for operators: whole seconds, at least one.
 func short(d time.Duration) string { return max(d.Round(time.Second), time.Second).String() }

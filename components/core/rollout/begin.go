@@ -11,10 +11,9 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// Begin makes the Operation that carries out a, and moves the Plan's own rollout
-// and Slot records with it: the step is numbered, and Assigned becomes the new
-// Revision (R5). The caller writes all three and ends a.Retarget in one fenced
-// transaction before anything is done (R60). ok is false when a may not run.
+// Begin creates the Operation that carries out a, and updates the Plan's own rollout and Slot records with it. The
+// step gets its number, and Assigned becomes the new Revision (R5). The caller writes all three records and ends
+// a.Retarget in one fenced transaction before any effect (R60). ok is false when a may not run.
 func (p *Plan) Begin(a Action, term uint64, now time.Time) (op operation.Operation, ok bool) {
 	if !a.Execute || a.Operation != "" || p.Rollout == nil {
 		return operation.Operation{}, false
@@ -22,7 +21,7 @@ func (p *Plan) Begin(a Action, term uint64, now time.Time) (op operation.Operati
 	p.Rollout.Steps++
 	p.Rollout.Term = term
 	if p.Rollout.State == operation.FailedState && a.Actor == operation.ActorOperator && a.Kind == operation.Update {
-		// An operator asked for another attempt: that is the decision to go on.
+		// An operator's request for another attempt is the decision to continue.
 		goOn(p.Rollout, fmt.Sprintf("%s is tried again: %s", a.Slot, cmp.Or(a.Request.Note, "an operator asked for it")), p.Rollout.Steps-1, now)
 	}
 	op = operation.Operation{
@@ -45,7 +44,7 @@ func (p *Plan) Begin(a Action, term uint64, now time.Time) (op operation.Operati
 		Set:      a.Set,
 	}.Begun(a.DrainWithin, now)
 	if a.Actor == operation.ActorHealing || a.Actor == operation.ActorOperator && a.Kind != operation.Update {
-		op.Rollout = "" // it is nothing that the rollout does, and no evidence about it
+		op.Rollout = "" // the step is not part of the rollout, and no evidence about it
 	}
 	for i := range p.Slots {
 		if p.Slots[i].Slot != a.Slot {
@@ -62,8 +61,8 @@ func (p *Plan) Begin(a Action, term uint64, now time.Time) (op operation.Operati
 	return op, true
 }
 
-// partOf is the part in the set of a Slot whose CVM is made: of one that does not join the list
-// that it founds with stays.
+// partOf returns the set membership of a Slot whose CVM is created. A member that does not join keeps the list of
+// founders that it bootstraps the set with.
 func partOf(was *group.Membership, joins bool) *group.Membership {
 	switch {
 	case joins:
@@ -74,8 +73,8 @@ func partOf(was *group.Membership, joins bool) *group.Membership {
 	return nil
 }
 
-// operationID is the step's number in its rollout; what answers a request is named by
-// the request, so that a request cannot be carried out twice.
+// operationID is the number of the step in its rollout. The Operation of a request has the request's name, so that
+// a second Operation for the same request is impossible.
 func (p *Plan) operationID(a Action) string {
 	if a.Request.ID != "" {
 		return requestID(a.Slot, a.Request.ID)
@@ -83,10 +82,10 @@ func (p *Plan) operationID(a Action) string {
 	return fmt.Sprintf("%s.%d.%s", p.Rollout.ID, p.Rollout.Steps, a.Slot)
 }
 
-// maxID bounds an Operation's id, which is part of a key.
+// maxID is the maximum length of an Operation's id, which is part of a KV key.
 const maxID = 128
 
-// requestID names the Operation that answers a request.
+// requestID is the id of the Operation that answers a request.
 func requestID(slot, request string) string {
 	id := slot + "." + request
 	if len(id) > maxID {

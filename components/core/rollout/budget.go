@@ -9,25 +9,25 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// A step that takes a member away is judged by the state that it leads to: it may begin where the group bears that
-// state, and also where the step takes away nothing that serves. The same functions judge a step before it begins
-// and right before its platform call (R50). Each accepted step counts before the next one is judged (R23).
+// The planner evaluates a disruptive step by the state after the step. The step may begin where the group tolerates
+// that state, and also where the step takes away no serving member. The same functions evaluate a step before it
+// begins and again right before its platform call (R50). Each accepted step counts in the evaluation of the next
+// step (R23).
 
-// taken is what this pass already decided to begin: it counts as if it had begun
-// (R23, R25).
+// taken is the set of steps that this pass has decided to begin. Each counts as begun (R23, R25).
 type taken struct {
 	slots map[string]bool
-	// order is that of their ordinals: the first one is the least.
+	// order starts with the member of the lowest ordinal.
 	order   []*member
 	creates []string
-	// replacing are those that are to get another CVM, joining those that are made and come into the set.
+	// replacing are the members that get another CVM, joining the members that are created and join the set.
 	replacing, joining []*member
 	voters             []*member
-	// healing counts those that are to be healed.
+	// healing counts the steps that heal.
 	healing int
-	// added are those that were not in U before.
+	// added are the members that were not in U before.
 	added []*member
-	// unsure counts those that are unavailable and may serve all the same.
+	// unsure counts the unavailable members that may still serve.
 	unsure int
 }
 
@@ -65,16 +65,16 @@ func (t *taken) add(w *world, c candidate) {
 	}
 }
 
-// away are members that the group does without: how many, and some of them by name for people.
+// away is the set of members that the group lacks: their number, and up to named of their Slots for messages.
 type away struct {
 	n    int
 	some []string
 }
 
-// others is U without c's member: desired Slots that are not available for whatever reason, those in a step, and
-// those taken in this pass (R20, R23). There is one set for every actor (R24). A repair does not wait for other
-// members that are unavailable and may serve, which wait for a repair as well; nor does one that lets newcomers
-// into the set wait for those.
+// others is U without c's member: the desired Slots that are unavailable for any reason, the Slots in a step, and
+// the Slots taken in this pass (R20, R23). U is the same for every actor (R24). A repair does not count other
+// unavailable members that may still serve, since these wait for a repair as well. A step that lets newcomers into
+// the set does not count those newcomers.
 func (w *world) others(c candidate, t *taken) (out away) {
 	repair, lets := c.condition.mayServe(), w.letsIn(c)
 	counts := func(m *member) bool {
@@ -115,11 +115,11 @@ func btoi(ok bool) int {
 	return 0
 }
 
-// named is how many Slots a text names; with ten thousand of them it counts the rest.
+// named is the maximum number of Slots in a message. The message counts the other Slots.
 const named = 5
 
-// Few is list as a text about a group tells it: the first ones, and how many more there
-// are, so that no record grows with the group. The plan has the rest.
+// Few joins the first entries of list and adds the number of the other entries, so that no record grows with the
+// size of the group. The plan has all of them.
 func Few(list []string, between string) string {
 	if more := len(list) - named; more > 0 {
 		return fmt.Sprintf("%s%sand %d more", strings.Join(list[:named], between), between, more)
@@ -127,11 +127,11 @@ func Few(list []string, between string) string {
 	return strings.Join(list, between)
 }
 
-// holdsOfBudget is R21: |U ∪ {c}| <= max_unavailable, or c serves nothing already, so that
-// nothing more goes away. An unhealthy member that runs costs what a healthy one costs.
+// holdsOfBudget is R21: |U ∪ {c}| <= max_unavailable, or c's member serves nothing already, so that the step takes
+// no further member away. An unhealthy member that runs costs as much as a healthy one.
 func (w *world) holdsOfBudget(c candidate, l look) []Hold {
 	if c.kind == operation.Delete || w.servesNothing(c) {
-		return nil // a removal goes only while all others are available
+		return nil // a removal begins only while all others are available
 	}
 	others := w.others(c, l.taken)
 	limit, text := w.budget(c, l.taken)
@@ -146,13 +146,13 @@ func (w *world) holdsOfBudget(c candidate, l look) []Hold {
 	return []Hold{hold(HoldMaxUnavailable, "%s and nothing may be unavailable", text)}
 }
 
-// servesNothing: c's member is certainly down, or it votes in a set that has no majority to vote in.
+// servesNothing reports that c's member is certainly down, or votes in a set without a majority.
 func (w *world) servesNothing(c candidate) bool {
 	certain := c.condition.certain() || w.view.voting && w.outsideQuorum(c)
 	return certain && c.m.down()
 }
 
-// are names them with their verb, as in "db-1, db-2 and 3 more are".
+// are returns the names with their verb, for example "db-1, db-2 and 3 more are".
 func (a away) are() string {
 	switch more := a.n - len(a.some); {
 	case more > 0:

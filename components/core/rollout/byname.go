@@ -9,11 +9,11 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// A group that may spare nobody (max_unavailable 0) restarts, drains and replaces a member that
-// is well behind an extra one too, or what is asked for by a Slot's name would be held for ever.
-// The extra one goes when nothing of the kind is left.
+// A group with max_unavailable 0 restarts, drains and replaces a healthy member behind an extra Slot as well.
+// Without the extra Slot, the planner would hold an operator's request for a Slot permanently. The planner removes
+// the extra Slot when no such step is left.
 
-// wantedByName is how many Slots are away, or are to be, by an operator's word about them alone.
+// wantedByName counts the Slots that are away, or are about to be, because an operator's request names them.
 func (w *world) wantedByName() (n int) {
 	if group.MaxUnavailable(w.spec) > 0 {
 		return 0
@@ -28,7 +28,7 @@ func (w *world) wantedByName() (n int) {
 	return n
 }
 
-// takenByName are the Slots that a step takes away which an operator asked for, and that served before.
+// takenByName returns the Slots that served before an operator's request took them away.
 func (w *world) takenByName() map[string]bool {
 	out := map[string]bool{}
 	for i := range w.rec.Operations {
@@ -40,8 +40,8 @@ func (w *world) takenByName() map[string]bool {
 	return out
 }
 
-// askedAway: an operator asks for a step of the Slot, which serves, and no other word of theirs is
-// against it. What is down needs nobody in its place.
+// askedAway reports that an operator's request takes away the Slot, which serves, and that no other operator
+// override prevents it. A Slot that is down needs no replacement capacity.
 func (w *world) askedAway(r *group.SlotRecord) bool {
 	o := w.seenAt(r.Ordinal)
 	if o == nil || o.Instance == nil || r.AvailableSince.IsZero() {
@@ -59,8 +59,8 @@ func (w *world) askedAway(r *group.SlotRecord) bool {
 	})
 }
 
-// heldAnyway: the Slot would be given what it may not have: nobody approved it, the rollout failed
-// with it, or the platform refuses it; or it is there. A restart gives it nothing.
+// heldAnyway reports that another condition holds the request q. The Revision may lack approval, the rollout may
+// have failed with it, the platform may refuse it, or the Slot may be at it already. A restart changes no Revision.
 func (w *world) heldAnyway(r *group.SlotRecord, q Request) bool {
 	to := w.pinOrTarget(r.Ordinal)
 	failed := w.rec.Rollout.State == operation.FailedState || w.obs.Refused[to] != ""
@@ -73,11 +73,11 @@ func (w *world) heldAnyway(r *group.SlotRecord, q Request) bool {
 		return !w.gate(to).Allowed && w.stepOf(r) != group.ActionNone
 	case RequestResolve, RequestRetry:
 	}
-	return true // it takes nothing away
+	return true // these requests take no member away
 }
 
-// givenSince: the CVM of m was given something else than its last Boot proved, so that a boot of it is none of
-// what m runs, or is not let in.
+// givenSince reports that the CVM of m was given other content than its last Boot proved. A new boot of that CVM
+// would run another Revision than m runs now, or would be refused.
 func (w *world) givenSince(m *member) bool {
 	was, i := w.rec.Revisions[m.observed].ComposeHash, m.seen.Instance
 	shows := i != nil && i.ComposeHash != "" && was != "" && i.ComposeHash != was
@@ -85,12 +85,12 @@ func (w *world) givenSince(m *member) bool {
 	return m.observed != "" && (m.moved != nil || shows || assigned != "" && assigned != m.observed)
 }
 
-// updatedFirst: a restart of m that is asked for waits for the update that finishes what its CVM was given.
+// updatedFirst reports that a requested restart of m waits for the update that boots the content given to its CVM.
 func (w *world) updatedFirst(m *member) bool {
 	return w.givenSince(m) && w.outdated(m) && !w.triedAtTarget(m, false)
 }
 
-// holdsOfUnfinished: a restart stays at what runs, and no boot of this CVM would.
+// holdsOfUnfinished: a restart keeps the running Revision, and a boot of this CVM would change it.
 func (w *world) holdsOfUnfinished(c candidate, _ look) []Hold {
 	m := c.m
 	if c.service != "" || !w.givenSince(m) {

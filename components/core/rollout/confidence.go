@@ -7,14 +7,14 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// holdsOfHearing: a group most of which is silent may be fine, and the leader deaf.
-// Nothing voluntary happens to it, and what seems lost is not repaired by guesses (R120).
-// An operator who names a silent Slot has looked.
+// holdsOfHearing: when most of a group is silent, the members may be fine and the leader cut off. The planner then
+// begins no voluntary step and repairs no member that merely seems lost (R120). An operator who names a silent Slot
+// has seen it.
 func (w *world) holdsOfHearing(c candidate, _ look) []Hold {
 	if c.marked && c.condition == lost {
 		return nil
 	}
-	// Of a group of one or two the fleet tells whether the leader is deaf.
+	// In a group of one or two, the reports of the whole fleet show whether the leader is cut off.
 	if f := w.obs.Fleet; c.actor == operation.ActorHealing && f.Expected > 2 && !f.manySilent(c.m.record.SilenceFrom) {
 		return nil
 	}
@@ -24,7 +24,7 @@ func (w *world) holdsOfHearing(c candidate, _ look) []Hold {
 	return nil
 }
 
-// unheard is why the reports do not tell enough about the group; empty while they do.
+// unheard returns why too few agents report to judge the group; empty while enough do.
 func (w *world) unheard() string {
 	t := w.tally
 	if t.expected == 0 || t.heard >= t.expected/2+1 {
@@ -33,7 +33,7 @@ func (w *world) unheard() string {
 	return fmt.Sprintf("%d of %d agents are heard, %d needed to change anything", t.heard, t.expected, t.expected/2+1)
 }
 
-// holdsOfNamedLeader: it would be stopped undrained, under those who follow it (I3).
+// holdsOfNamedLeader: the step would stop the leader without a drain, while other members follow it (I3).
 func (w *world) holdsOfNamedLeader(c candidate, _ look) []Hold {
 	if !c.m.named {
 		return nil
@@ -46,8 +46,8 @@ func (w *world) holdsOfNamedLeader(c candidate, _ look) []Hold {
 		"%s %s and those who follow name it as their leader; reach its agent, or move leadership away by hand", c.m.slot, word)}
 }
 
-// holdsOfNamedFollower: its agent is silent, and its workload is well by the word of the member
-// that leads: there is nothing to heal.
+// holdsOfNamedFollower: the agent of c's member is silent, and the leader reports that the member follows it. The
+// member needs no repair.
 func (w *world) holdsOfNamedFollower(c candidate, _ look) []Hold {
 	if c.m.report != nil || c.m.certainlyDown() || !w.follows(c.m) {
 		return nil
@@ -56,7 +56,7 @@ func (w *world) holdsOfNamedFollower(c candidate, _ look) []Hold {
 		"%s is silent and %s, which leads, says that it follows; reach its agent, or restart its CVM by name: cadre instance restart %s", c.m.slot, w.view.leader, c.m.slot)}
 }
 
-// follows: the member that leads sees m following it now.
+// follows reports that the member that leads sees m follow it now.
 func (w *world) follows(m *member) bool {
 	lead := w.find(w.view.leader)
 	return lead != nil && lead != m && lead.report != nil && slices.Contains(lead.report.Followers, m.slot)
