@@ -9,22 +9,22 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// Decide takes what the leader knows and returns the whole decision of this pass. It
-// is pure: the same input gives the same Plan, in whatever order the Slots and
-// Operations come (R1). Every Action that will be needed is listed; those with
-// Execute may be begun with Begin, the others carry all their reasons (R2).
+// Decide returns the whole decision of one pass from the leader's spec, records and observation. Decide is pure:
+// the same input gives the same Plan, in any order of the Slots and Operations (R1). The Plan lists every Action
+// that will be needed. The caller may start an Action with Execute by Begin. Every other Action carries all its
+// reasons (R2).
 //
-// Preconditions: spec is normalised and validates. rec is what the store holds,
-// with the caller's own last write in it (R69). obs was made after rec was read.
+// Preconditions: spec is normalised and validates. rec is the content of the store, with the caller's own last
+// write in it (R69). obs was made after rec was read.
 func Decide(spec group.Spec, rec Records, obs Observation, now time.Time, t Timing) Plan {
 	return Look(spec, rec, obs, now, t).Plan()
 }
 
-// Pass is one look at a group: what is decided, and what is known about each Operation,
-// come from the same one. Not safe for concurrent use.
+// Pass is one evaluation of a group. The Plan and the Facts of each Operation come from the same evaluation. A Pass
+// is not safe for concurrent use.
 type Pass struct{ w *world }
 
-// Look joins what the leader knows; see Decide for what it may be given.
+// Look starts a Pass over the leader's input; Decide states the preconditions.
 func Look(spec group.Spec, rec Records, obs Observation, now time.Time, t Timing) *Pass {
 	w := newWorld(spec, rec, obs, now, t)
 	w.trackRollout()
@@ -58,13 +58,13 @@ func (pass *Pass) Plan() Plan {
 	return p
 }
 
-// gone: the group was to be deleted, and nothing of it is left.
+// gone reports that the group is being deleted and has no members left.
 func (w *world) gone() bool {
 	return w.ending() && len(w.everyone) == 0 && w.obs.Complete()
 }
 
-// answered are the requests that need nothing more: their Operation is recorded, or
-// there is no such Slot or Operation here.
+// answered returns the requests that are complete: their Operation is recorded, or the group has no such Slot or
+// Operation.
 func (w *world) answered() []string {
 	if len(w.obs.Requests) == 0 {
 		return nil
@@ -82,21 +82,21 @@ func (w *world) answered() []string {
 		switch r.Kind {
 		case RequestRestart, RequestUpdate, RequestReplace:
 			m := w.find(r.Slot)
-			// What is to go gets nothing else, and who wants the Slot again, weeks later, has not asked
-			// for its disk to be lost.
+			// A Slot that is to be removed gets no other step. If an operator wants the Slot again weeks later, the
+			// old request gives no consent to the loss of its disk.
 			done = done || m == nil || m.condemned || m.open == nil && (m.missing() || w.outlived(m, r))
 			if m != nil && r.Kind != RequestReplace {
-				// Nothing is there to restart or update, and what takes its place is not meant. One listing without
-				// the CVM may be the platform's mistake.
+				// The CVM to restart or update is gone, and the request does not apply to its successor. One
+				// listing without the CVM may be the platform's mistake.
 				done = done || m.open == nil && w.certainlyGone(m)
 			}
 			if m != nil && r.Kind == RequestUpdate {
-				done = done || m.open == nil && w.obs.Complete() && !w.outdated(m) // the Slot is there
+				done = done || m.open == nil && w.obs.Complete() && !w.outdated(m) // the Slot runs the wanted Revision
 			}
 		case RequestResolve:
 			done = !open[r.Operation]
 		case RequestRetry:
-			done = true // written with the rollout that it lets go on
+			done = true // the request was recorded together with the rollout that it resumes
 		}
 		if done {
 			ids = append(ids, r.ID)
@@ -105,8 +105,8 @@ func (w *world) answered() []string {
 	return ids
 }
 
-// decide goes through the candidates in order. What is taken counts at once, and
-// the scan goes on behind a held one: a later one may be free (R27).
+// decide evaluates the candidates in order. An accepted candidate counts at once. The scan continues after a held
+// candidate, since a later candidate may be free to begin (R27).
 func (w *world) decide() (actions []Action, warnings []string) {
 	candidates := w.candidates()
 	actions = slices.Grow(w.inProgress(), len(candidates))
@@ -119,7 +119,7 @@ func (w *world) decide() (actions []Action, warnings []string) {
 			a.Execute = true
 			taken.add(w, c)
 		} else if a.Request.ID != "" && c.kind == operation.Replace {
-			// It goes before all that might bring the Slot back, and may wait for just that.
+			// The replacement precedes all steps that could bring the Slot back, and may wait for such a step.
 			a.Holds[0].Message += fmt.Sprintf("; nothing else is done about %s meanwhile, to take it back: cadre operation cancel %s", c.m.slot, a.Request.ID)
 		}
 		actions = append(actions, a)
@@ -127,7 +127,7 @@ func (w *world) decide() (actions []Action, warnings []string) {
 	return actions, w.warnings(actions)
 }
 
-// inProgress lists the open Operations: they come before anything new (R36).
+// inProgress lists the open Operations: they come before new steps (R36).
 func (w *world) inProgress() []Action {
 	var actions []Action
 	for _, m := range w.everyone {
@@ -144,7 +144,7 @@ func (w *world) inProgress() []Action {
 	return actions
 }
 
-// action is what c needs, without the verdict.
+// action is the step of c, without the verdict.
 func (w *world) action(c candidate) Action {
 	m := c.m
 	a := Action{Slot: m.slot, Ordinal: m.ordinal, Kind: c.kind, Actor: c.actor, Why: m.want.why, From: m.observed, To: c.to, Class: c.class}
@@ -168,7 +168,7 @@ func (w *world) action(c candidate) Action {
 		}
 	}
 	if a.From == "" || m.moved == nil && m.movedAway() {
-		a.From = m.record.Assigned // the Boot that proved the other one is gone, by our own doing
+		a.From = m.record.Assigned // the Boot that proved the other Revision is gone, by a step of the Slot
 	}
 	a.Attempt = 1 + w.attempts(m, c.to)
 	a.Set.Joins, a.Extra = w.joins(c), m.record.Extra
@@ -186,7 +186,7 @@ func (w *world) action(c candidate) Action {
 	if c.kind == operation.Replace {
 		a.CVM.Incarnation = m.record.Incarnation + 1
 		if m.vanished() {
-			a.CVM.InstanceID, a.CVM.VMUUID = "", "" // what it names is what it makes
+			a.CVM.InstanceID, a.CVM.VMUUID = "", "" // a Replace names the CVM that it creates
 		}
 	}
 	if m.open != nil && !m.rests() {
@@ -197,13 +197,14 @@ func (w *world) action(c candidate) Action {
 	a.Before.Unavailable = m.down()
 	a.Way.SkipDrain = w.nothingToDrain(c)
 	if c.refresh {
-		a.Transfer, a.Way.SkipDrain = nil, false // it neither leaves nor stops
+		a.Transfer, a.Way.SkipDrain = nil, false // a refresh neither moves leadership nor stops the workload
 	}
 	return a
 }
 
-// nothingToDrain: no agent is there to run hooks, or the process whose work they would move away is certainly down.
-// A check that fails is no word about that work, and a drain asked for by name never claims what was not done.
+// nothingToDrain reports that no agent can run the hooks, or that the process is certainly down whose work they
+// would move away. A failing check is no evidence about that work. A drain by an operator's request never claims
+// work that was not done.
 func (w *world) nothingToDrain(c candidate) bool {
 	m := c.m
 	down := c.condition.certain() || c.actor == operation.ActorHealing && w.unanswered(m)
@@ -221,8 +222,7 @@ func (w *world) attempts(m *member, to string) int {
 	return n
 }
 
-// slotRecords are the Slot records as they should read, by ordinal, and those that
-// have nothing left to bind.
+// slotRecords returns the updated Slot records by ordinal, and the Slots that no longer bind anything.
 func (w *world) slotRecords() (records []group.SlotRecord, forget []string) {
 	records = make([]group.SlotRecord, 0, len(w.everyone))
 	for _, m := range w.members {
@@ -232,8 +232,8 @@ func (w *world) slotRecords() (records []group.SlotRecord, forget []string) {
 	slices.Reverse(condemned)
 	listed := w.ending() && w.mayBeListed()
 	for _, m := range condemned {
-		// One listing without the CVM is none: to forget a Slot ends the lease and the tokens of whoever holds
-		// it, and with a group goes the last that knew of what that listing lacked.
+		// One listing without the CVM is not enough. Forgetting a Slot ends the lease and the tokens of its Boot.
+		// With the group goes the last record of a CVM that the listing lacked.
 		gone := w.certainlyGone(m)
 		if w.ending() {
 			gone = gone && !listed || w.obs.Deletion.KeepCVMs
@@ -251,9 +251,9 @@ func (w *world) slotRecords() (records []group.SlotRecord, forget []string) {
 	return records, forget
 }
 
-// mayBeListed: members of a group that is being deleted run still, in a set that takes nobody in beside one that it
-// does not reach. Who takes the deletion back has to know whom they list: one that nobody knows of keeps newcomers
-// out for ever.
+// mayBeListed reports that the group is being deleted while members still run in a set that adds members. Such a
+// set admits no newcomer while it lists a member that it cannot reach. An operator who takes the deletion back
+// needs the records of the listed members. A listed member without a record would keep newcomers out permanently.
 func (w *world) mayBeListed() bool {
 	return group.AddsMembers(w.spec) && slices.ContainsFunc(w.everyone, func(m *member) bool { return m.seen.Instance != nil })
 }

@@ -6,9 +6,9 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// findDelay is when the pause after the rollout's last step is over, and the Slot of that
-// step; zero where the spec wants none, or none was made. It follows from the record of the
-// Operation, so that a new leader waits for the same moment (R96).
+// findDelay returns the end of the pause after the rollout's last step, and the Slot of that step; zero where the
+// spec has no step_delay, or no step was made. The result follows from the Operation's record, so that a new leader
+// waits for the same time (R96).
 func (w *world) findDelay() (slot string, until time.Time) {
 	delay := w.spec.UpdatePolicy.StepDelay.D()
 	if delay == 0 {
@@ -22,7 +22,7 @@ func (w *world) findDelay() (slot string, until time.Time) {
 			}
 			ended := op.Times.Ended
 			if ended.After(w.now) {
-				ended = w.now // by the clock of a leader that was ahead
+				ended = w.now // the clock of an earlier leader was ahead
 			}
 			if at := ended.Add(delay); at.After(until) {
 				slot, until = m.slot, at
@@ -32,8 +32,7 @@ func (w *world) findDelay() (slot string, until time.Time) {
 	return slot, until
 }
 
-// holdsOfDelay: a step that is under way elsewhere, or leads to another Revision by now, is
-// not a new one.
+// holdsOfDelay: a step that is under way, and a step that only got another target Revision, are not new steps.
 func (w *world) holdsOfDelay(c candidate, _ look) []Hold {
 	slot, until := w.tally.delayedBy, w.tally.delayedUntil
 	if c.m.open != nil || !w.now.Before(until) {

@@ -10,11 +10,11 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// move names two Revisions.
+// move is a pair of Revisions.
 type move struct{ from, to string }
 
-// changes are the fields in which two Revisions of the group differ. ok is false where one
-// of them is not recorded.
+// changes returns the fields in which two Revisions of the group differ. ok is false where either Revision is not
+// recorded.
 func (w *world) changes(from, to string) (list []group.Change, ok bool) {
 	if list, ok := w.moves[move{from, to}]; ok {
 		return list, true
@@ -35,7 +35,7 @@ func (w *world) changes(from, to string) (list []group.Change, ok bool) {
 	return list, true
 }
 
-// contentOf is the spec with what a Revision of the group is made of.
+// contentOf returns the spec with the content of a Revision of the group.
 func (w *world) contentOf(revision string) (group.Spec, bool) {
 	if revision == w.target {
 		return w.spec, true
@@ -49,10 +49,10 @@ func (w *world) contentOf(revision string) (group.Spec, bool) {
 	return s, true
 }
 
-// runs is what m runs as far as is known: proven, or else given.
+// runs is the Revision that m runs as far as is known: the proven one, or else the assigned one.
 func (m *member) runs() string { return cmp.Or(m.observed, m.record.Assigned) }
 
-// takes is what an update of m costs, and the changes that it makes.
+// takes returns the update action that m needs, and the changes that the update makes.
 func (w *world) takes(m *member) (group.UpdateAction, []group.Change) {
 	list, known := w.changes(m.runs(), m.want.revision)
 	if w.envUnapplied(m) {
@@ -61,8 +61,8 @@ func (w *world) takes(m *member) (group.UpdateAction, []group.Change) {
 	return w.costs(list, known, func() bool { return w.attestable(m) }), list
 }
 
-// costs is what a step takes that makes these changes, of which known says that they are all: a
-// restart at least, but where the Boot that runs can prove the result.
+// costs returns the action of a step that makes these changes. known means that the list is complete. The minimum
+// is a restart, except where the running Boot can prove the result.
 func (w *world) costs(list []group.Change, known bool, proves func() bool) group.UpdateAction {
 	needed := group.StepAction(w.spec, list)
 	if known && len(list) > 0 && !needed.Harsher(group.ActionRefresh) && proves() {
@@ -71,16 +71,16 @@ func (w *world) costs(list []group.Change, known bool, proves func() bool) group
 	return group.Harshest(group.ActionRestart, needed)
 }
 
-// refreshes: the Boot of m, as it runs, can be at what m is wanted at.
+// refreshes reports that the running Boot of m can reach the wanted Revision.
 func (w *world) refreshes(m *member) bool {
 	needed, _ := w.takes(m)
 	return needed == group.ActionRefresh
 }
 
-// attestable: the CVM of m is what the wanted Revision measures, as far as is known, and its
-// Boot is admitted at something else, so that it can prove it as it is. A CVM that is not what
-// its Revision says boots again, whatever changed, and so does one that is in a step, but where that
-// is a refresh itself, or one that is refreshed after.
+// attestable reports that the CVM of m measures as the wanted Revision, as far as is known, and that its Boot is
+// admitted at another Revision. Such a Boot can prove the wanted Revision without a restart. A CVM that differs
+// from its Revision boots again after any change. So does a CVM in a step, except in a refresh, or in a step that a
+// refresh follows.
 func (w *world) attestable(m *member) bool {
 	i := m.seen.Instance
 	switch {
@@ -91,15 +91,15 @@ func (w *world) attestable(m *member) bool {
 			return false
 		}
 	case m.open == nil && m.condition < lost && !w.correctsChecks(m):
-		return false // attested once more it would be as broken: it is healed, or booted
+		return false // a second attestation would not heal it: the planner heals or boots it
 	case m.record.Assigned != m.observed && m.record.Assigned != "":
-		return false // it may be about to boot what it was given
+		return false // it may be about to boot the content that it was given
 	}
 	return w.measuredAs(i, m.want.revision)
 }
 
-// correctsChecks: the checks that fail of m are all that is wrong with it, and the wanted Revision changes each of
-// them. Its process works and its agent speaks, so that no boot is needed to prove that.
+// correctsChecks reports that the failing checks of m are its only fault, and that the wanted Revision changes each
+// of them. The process works and the agent reports, so that the proof needs no boot.
 func (w *world) correctsChecks(m *member) bool {
 	if m.condition != impaired || len(m.report.Failing) == 0 {
 		return false
@@ -111,20 +111,21 @@ func (w *world) correctsChecks(m *member) bool {
 	})
 }
 
-// takesRefresh: what differs between two Revisions takes a refresh, and the CVM of m is what both measure.
+// takesRefresh reports that the difference between two Revisions needs only a refresh, and that the CVM of m
+// measures as both.
 func (w *world) takesRefresh(m *member, from, to string) bool {
 	i := m.seen.Instance
 	list, known := w.changes(from, to)
 	return i != nil && w.costs(list, known, func() bool { return w.measuredAs(i, to) }) == group.ActionRefresh
 }
 
-// measuredAs: the CVM is what the Revision measures, as far as is known.
+// measuredAs reports that the CVM measures as the Revision, as far as is known.
 func (w *world) measuredAs(i *Instance, revision string) bool {
 	wanted := w.rec.Revisions[revision].ComposeHash
 	return (wanted == "" || i.ComposeHash == wanted) && i.Shape.Shows(w.shapeOf(revision))
 }
 
-// tooHarsh is the first outdated member whose update takes more than the spec allows, or nil.
+// tooHarsh returns the first outdated member whose update needs a harsher action than the spec allows, or nil.
 func (w *world) tooHarsh() *member {
 	if len(w.tally.tooHarsh) == 0 {
 		return nil
@@ -132,7 +133,7 @@ func (w *world) tooHarsh() *member {
 	return w.tally.tooHarsh[0]
 }
 
-// exceeds: the update of m takes more than the spec allows (R132).
+// exceeds reports that the update of m needs a harsher action than the spec allows (R132).
 func (w *world) exceeds(m *member) bool {
 	allowed := group.MostDisruptive(w.spec)
 	if !group.ActionRestart.Harsher(allowed) {
@@ -142,8 +143,8 @@ func (w *world) exceeds(m *member) bool {
 	return needed.Harsher(allowed)
 }
 
-// holdsOfHarshness is R132: nothing of a rollout is done by half, so one Slot that must not
-// be touched as it would need holds the others too. A Slot that an operator names is updated.
+// holdsOfHarshness is R132: a rollout is never applied partially. One Slot whose action is not allowed therefore
+// holds the other Slots too. A Slot that an operator's request names is updated.
 func (w *world) holdsOfHarshness(c candidate, _ look) []Hold {
 	m := c.m
 	if c.marked {
@@ -162,7 +163,7 @@ func (w *world) holdsOfHarshness(c candidate, _ look) []Hold {
 		m.slot, needed, because(group.Exceeding(list, allowed)), allowed, also, needed, m.slot)}
 }
 
-// because names some changes in brackets.
+// because names some of the changes in brackets.
 func because(list []group.Change) string {
 	if len(list) == 0 {
 		return ""
@@ -174,13 +175,13 @@ func because(list []group.Change) string {
 	return fmt.Sprintf(" (%s)", Few(paths, ", "))
 }
 
-// actionOf is what an Action costs its member; empty where there is none yet, or none left.
+// actionOf is the update action of c; empty for a step without one.
 func (w *world) actionOf(c candidate) group.UpdateAction {
 	switch c.kind {
 	case operation.Update:
 		needed, _ := w.takes(c.m)
 		if c.marked && !c.refresh {
-			needed = group.Harshest(needed, group.ActionRestart) // a silent agent proves nothing
+			needed = group.Harshest(needed, group.ActionRestart) // a silent agent proves no Revision
 		}
 		return needed
 	case operation.Restart:
@@ -192,8 +193,7 @@ func (w *world) actionOf(c candidate) group.UpdateAction {
 	return ""
 }
 
-// movesOf are the different moves among actions, in their order, as far as the Revisions are
-// recorded.
+// movesOf returns the distinct Revision pairs among actions, in their order, where both Revisions are recorded.
 func (w *world) movesOf(actions []Action) []Move {
 	var out []Move
 	for _, a := range actions {

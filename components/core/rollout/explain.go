@@ -10,9 +10,8 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// message says in one line what happens or what is waited for, and for how long
-// (R138): a failure first, then the step in progress, then the first candidate that
-// is held, then what ends the pass idle.
+// message describes in one line the current step or the awaited condition, and for how long (R138). The order is: a
+// failure, the step in progress, the first held candidate, the reason of an idle pass.
 func (w *world) message(actions []Action) string {
 	r := w.rollout
 	if r.State == operation.FailedState {
@@ -77,7 +76,7 @@ func (w *world) stepMessage(m *member) string {
 	return fmt.Sprintf("waits for %s: %s: %s", m.slot, m.stepWord(), cmp.Or(op.Reason, m.reason))
 }
 
-// whyNot is why m is not available.
+// whyNot is the reason why m is not available.
 func (w *world) whyNot(m *member) string {
 	switch {
 	case m.open != nil:
@@ -88,8 +87,8 @@ func (w *world) whyNot(m *member) string {
 	return cmp.Or(m.reason, "about to begin a step")
 }
 
-// wake is when time alone changes the decision: a clock of R8 runs out, a deadline
-// passes, a report gets stale, a hold clears; clock is without the reports.
+// wake returns the next time at which time alone changes the decision: a clock of R8 runs out, a deadline passes, a
+// report becomes stale, a hold ends. clock is that time without the reports.
 func (w *world) wake(actions []Action) (at, clock time.Time) {
 	earlier := func(at *time.Time, t time.Time) {
 		if t.After(w.now) && (at.IsZero() || t.Before(*at)) {
@@ -119,7 +118,7 @@ func (w *world) wake(actions []Action) (at, clock time.Time) {
 		}
 		if m.report != nil {
 			if m.certainlyDown() {
-				sooner(m.report.ReceivedAt.Add(operation.LiveWithin)) // from then on it is, as the platform says
+				sooner(m.report.ReceivedAt.Add(operation.LiveWithin)) // from then on the platform's listing counts
 			}
 			earlier(&stale, m.report.ReceivedAt.Add(w.t.StaleAfter+time.Millisecond))
 		} else {
@@ -129,7 +128,7 @@ func (w *world) wake(actions []Action) (at, clock time.Time) {
 			sooner(m.waitsFrom())
 		}
 		if m.condemned && m.vanished() {
-			sooner(m.record.MissedSince.Add(goneFor)) // its Slot is forgotten then
+			sooner(m.record.MissedSince.Add(goneFor)) // then the planner forgets the Slot
 		}
 		ends(m.seen.overrides())
 		if w.spec.AutoHealing != nil {

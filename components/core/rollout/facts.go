@@ -10,15 +10,14 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// FactsFor joins what is known about one open Operation, for operation.Advance. It
-// includes the second look at quorum and roles (R50), whether the Operation is
-// still wanted (R82, R105), and the clock of R8. The caller adds what only it
-// knows: Term, Call, Retargeted.
+// FactsFor collects the known facts about one open Operation, for operation.Advance. They include the second
+// evaluation of quorum and roles (R50), whether the Operation is still wanted (R82, R105), and the clock of R8. The
+// caller adds its own facts: Term, Call, Retargeted.
 func FactsFor(spec group.Spec, rec Records, obs Observation, now time.Time, t Timing, op operation.Operation) operation.Facts {
 	return Look(spec, rec, obs, now, t).Facts(op)
 }
 
-// Facts is FactsFor of one Operation of the Pass.
+// Facts returns FactsFor of one Operation of the Pass.
 func (p *Pass) Facts(op operation.Operation) operation.Facts {
 	w := p.w
 	f := operation.Facts{
@@ -43,7 +42,7 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 	}
 	m := w.find(op.Slot)
 	if m == nil {
-		// Condemned, without record or CVM: as empty as a Slot can be.
+		// The Slot is to be removed and has neither record nor CVM: it is as empty as a Slot can be.
 		f.PlatformKnown = w.obs.Platform.Known
 		f.Safe, f.SafeReason = w.obs.Complete(), w.obs.Incomplete()
 		return f
@@ -63,12 +62,12 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 	f.Unwanted = w.unwanted(m, op)
 	f.Elsewhere = op.To != m.want.revision
 	if op.Kind == operation.Update {
-		f.Refused = w.obs.Refused[op.To] // the platform is asked about it until it takes it
+		f.Refused = w.obs.Refused[op.To] // the platform is asked about it until it accepts it
 	}
 	f.ToGo = w.toGo(m)
 	if op.Kind == operation.Drain || op.Kind == operation.Update && len(op.Call.Applied) > 0 {
 		f.Leads = m.leads() || m.named
-		// Who has to hand over once more does so as for a drain: the one transfer of the rollout was made.
+		// A leader that has to hand over again does so as in a drain: the rollout's one transfer was made already.
 		f.HandOver = w.transfer(candidate{m: m, kind: operation.Drain, to: op.To, condition: well})
 	}
 	f.SafeReason = w.unsafe(m, op)
@@ -76,7 +75,7 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 	return f
 }
 
-// newImages are the images that a compose text names and the one before it did not, each once.
+// newImages returns the images that a compose text names and the earlier text did not, each once.
 func newImages(before, text string) (names []string) {
 	if before == text {
 		return nil
@@ -91,8 +90,8 @@ func newImages(before, text string) (names []string) {
 	return names
 }
 
-// drainLimit is how long a step away from a Revision may take until it acts: its hooks and its hand-over, where it has
-// any.
+// drainLimit is the maximum duration of a step away from a Revision before the step acts: the time for its hooks
+// and its leadership transfer, where it has any.
 func (w *world) drainLimit(way operation.Way, from string) time.Duration {
 	if way.Refreshes() {
 		return group.RefreshAllowance
@@ -100,15 +99,15 @@ func (w *world) drainLimit(way operation.Way, from string) time.Duration {
 	return group.DrainDeadline(w.specAt(from))
 }
 
-// awaitsQuorum: m runs, by the platform's word too, and the set that it votes in has no majority yet; what makes m
-// ready is the step of another one, so m's step must not wait for it.
+// awaitsQuorum reports that m runs, by the platform's listing too, and that its set has no majority of voters yet.
+// The step of another member makes m ready, so that m's step must not wait for readiness.
 func (w *world) awaitsQuorum(m *member) bool {
-	// Ended for one that stopped a moment after its last report, a step would leave it to nobody.
+	// If a step ended for a member that stopped right after its last report, no step would repair that member.
 	return m.seen.Instance.Running() && m.report != nil && m.report.alive() && w.view.voting && w.view.leader == "" && w.quorumLost() && len(w.members) > 1
 }
 
-// unjudged is why m's health does not tell yet of the checks of a Revision; empty: it does, or
-// its agent is older than that it could say.
+// unjudged returns why m's health does not yet cover the checks of a Revision. It is empty when it does, or when
+// the agent is too old to report that.
 func (m *member) unjudged(revision string) string {
 	switch r := m.report; {
 	case r == nil:
@@ -121,8 +120,8 @@ func (m *member) unjudged(revision string) string {
 	return ""
 }
 
-// specAt is the spec with the agent spec of a Revision: the Boot that runs it goes by that
-// one, whatever the spec says by now. Without its record the spec's own is all there is.
+// specAt is the spec with the agent spec of a Revision. The Boot that runs the Revision uses that agent spec, even
+// after a change of the spec. Without a record of the Revision, the current spec applies.
 func (w *world) specAt(revision string) group.Spec {
 	if r, ok := w.rec.Revisions[revision]; ok && revision != w.target {
 		return w.spec.With(r.AgentSpec)
@@ -130,7 +129,7 @@ func (w *world) specAt(revision string) group.Spec {
 	return w.spec
 }
 
-// addSeen copies the observation of m.
+// addSeen copies the observation of m into f.
 func (w *world) addSeen(f *operation.Facts, m *member) {
 	f.PlatformKnown = w.platformKnown(m)
 	f.Duplicates = len(m.seen.Duplicates)
@@ -163,7 +162,7 @@ func (w *world) addSeen(f *operation.Facts, m *member) {
 	f.ReadyReason = m.reason
 }
 
-// unwanted is why op should not act any more; empty while it should (R82, R105).
+// unwanted returns why op should not act any more; empty while it should (R82, R105).
 func (w *world) unwanted(m *member, op operation.Operation) string {
 	if marked := w.unwantedByHand(m, op); op.Kind == operation.Drain || marked != "" {
 		return marked
@@ -172,7 +171,7 @@ func (w *world) unwanted(m *member, op operation.Operation) string {
 	case op.Kind == operation.Delete && !m.condemned:
 		return "the slot is wanted again"
 	case op.Kind == operation.Delete:
-		return w.outOfTurn(m) // the protection of its disk is a predicate
+		return w.outOfTurn(m) // the predicates cover the protection of its disk
 	case m.condemned:
 		return m.want.why
 	case op.Way.SkipDrain && op.Kind != operation.Create && w.serves(m):
@@ -198,8 +197,8 @@ func (w *world) unwanted(m *member, op operation.Operation) string {
 	return ""
 }
 
-// toGo: m is to be removed, and its CVM is listed, recorded, and no other one carries the name: a
-// removal finds all that a call for m made. One that founds a set leaves it once that stands.
+// toGo reports that m is to be removed, and that its CVM is listed, recorded, and the only CVM with its name. A
+// removal then finds all results of m's calls. A member that bootstraps a set leaves after the set is complete.
 func (w *world) toGo(m *member) bool {
 	i := m.seen.Instance
 	if !m.condemned || i == nil || i.VMUUID != m.boundBefore || len(m.seen.Duplicates) > 0 {
@@ -208,32 +207,32 @@ func (w *world) toGo(m *member) bool {
 	if w.ending() {
 		return true
 	}
-	// Only where the removal may follow: one that is held by a word of a person would leave what was
-	// made without an end, and without its hooks if the Slot is wanted again.
+	// The answer is true only where the removal may follow. If an operator's override held the removal, the new CVM
+	// would stay unfinished, and without its hooks if the Slot is wanted again.
 	gone := candidate{m: m, kind: operation.Delete, actor: operation.ActorScaling}
 	return !m.keptByHand() && !w.stopped(gone.kind, gone.actor) && len(w.holdsOfFounding(gone)) == 0 && len(w.holdsOfDisk(gone, look{})) == 0
 }
 
-// isBack: the CVM that op was to replace, since the listing lacked it, is listed again; before
-// the call any CVM of the Slot's name is taken for it.
+// isBack reports that a later listing has the CVM that op was to replace because a listing lacked it. Before the
+// call, any CVM with the Slot's name counts as that CVM.
 func (w *world) isBack(m *member, op operation.Operation) bool {
 	i := m.seen.Instance
 	return i != nil && (op.Call.Part == "" || m.bound(i))
 }
 
-// bound: i is the CVM that the Slot's record names.
+// bound reports that i is the CVM that the Slot's record names.
 func (m *member) bound(i *Instance) bool {
 	return m.record.VMUUID != "" && i.VMUUID == m.record.VMUUID
 }
 
-// serves: stopping m without a drain would be felt. A listing that lacks the CVM of an agent that speaks may be the
-// platform's mistake.
+// serves reports that stopping m without a drain would interrupt service. A listing that lacks the CVM of a
+// reporting agent may be the platform's mistake.
 func (w *world) serves(m *member) bool {
 	return m.ready || w.view.healthy[m.slot] || m.leads() || w.unlisted(m) && m.heardNow()
 }
 
-// again is op as it is judged right before its call: a member that was down when it was decided as it is now, and one
-// that served as if it did still, since its drain is what took it away.
+// again is the candidate of op for the evaluation right before its call. A member that was down at the decision is
+// evaluated in its present condition. A member that served then counts as serving, since op's drain took it away.
 func (w *world) again(m *member, op operation.Operation) candidate {
 	c := candidate{m: m, kind: op.Kind, to: op.To, actor: op.Actor, refresh: op.Way.Refreshes(), service: op.Way.Service, condition: well}
 	if op.Before.Unavailable {
@@ -242,17 +241,17 @@ func (w *world) again(m *member, op operation.Operation) candidate {
 	return c
 }
 
-// unsafe is the second look, right before the irreversible call (R50): the same table
-// of predicates as the first one. op's own Slot counts as gone; what the drain changed
-// about it does not count against it.
+// unsafe is the second evaluation, right before the irreversible call (R50), with the same table of predicates as
+// the first. op's own Slot counts as gone. The effects of its drain do not count against it.
 func (w *world) unsafe(m *member, op operation.Operation) string {
 	c := w.again(m, op)
 	c.left = op.Set.Leaves && w.inSet(m) == operation.SetAbsent || op.MadeWay() || w.downByHalf(m, op)
 	return firstMessage(w.holdsAgain(c, &op))
 }
 
-// downByHalf: the part of the change that is there took m down, and it does not serve yet. The rest of it takes
-// nothing more away: m has its place in the budget, and the others may wait for it, for its vote say.
+// downByHalf reports that the applied part of the change took m down, and that m does not serve yet. The other
+// parts take no further member away. m has its place in the budget already, and the other members may wait for it,
+// for example for its vote.
 func (w *world) downByHalf(m *member, op operation.Operation) bool {
 	if op.Kind != operation.Update || len(op.Call.Applied) == 0 {
 		return false
@@ -261,18 +260,18 @@ func (w *world) downByHalf(m *member, op operation.Operation) bool {
 		return m.report != nil && !w.serves(m)
 	}
 	boot, ended := m.seen.Admission.BootID, w.endedByCall(m, op)
-	// One that was ready in its Boot may be so still: an agent that started anew knows nothing yet.
+	// A member that was ready in its Boot may be ready still: an agent that has just restarted reports nothing yet.
 	return ended || m.report != nil && !w.serves(m) && m.record.AvailableBoot != boot
 }
 
-// endedByCall: the Boot that is admitted is the one that the call of op was to end, and did as far as is known.
+// endedByCall reports that op's call was to end the admitted Boot, and that the Boot ended as far as is known.
 func (w *world) endedByCall(m *member, op operation.Operation) bool {
 	a := m.seen.Admission
 	return a != nil && a.BootID == op.Before.BootID && !w.livesOn(m, op)
 }
 
-// livesOn: the Boot that the last call of op was to end speaks after it, or spoke when the effect must have
-// shown. A platform may show a change before it stops the CVM for it, or only note it.
+// livesOn reports that the Boot that op's last call was to end reported after the call, or at the time when the
+// effect must have shown. A platform may show a change before it stops the CVM for it, or only record the change.
 func (w *world) livesOn(m *member, op operation.Operation) bool {
 	r := m.seen.Report
 	if r == nil || r.BootID != op.Before.BootID {
@@ -281,8 +280,9 @@ func (w *world) livesOn(m *member, op operation.Operation) bool {
 	return m.report != nil && r.ReceivedAt.After(op.Call.IssuedAt) || !r.ReceivedAt.Before(op.Call.IssuedAt.Add(w.t.Settle))
 }
 
-// outOfTurn is why the removal of m is planned anew; "": it goes on. All of a group that goes begin at once, and its
-// deletion may be taken back then, while it is to shrink (R109).
+// outOfTurn returns why the removal of m is planned again; "": the removal continues. In a deletion, the removals
+// of all members begin at once. After an operator takes the deletion back, the group may have to shrink in order
+// (R109).
 func (w *world) outOfTurn(m *member) string {
 	if w.ending() || w.voteless(m) {
 		return ""
@@ -298,7 +298,7 @@ func (w *world) outOfTurn(m *member) string {
 	return ""
 }
 
-// firstMessage is the first reason; the rest follows from it or comes at the next look.
+// firstMessage is the first reason. The other reasons follow from it, or appear at the next evaluation.
 func firstMessage(holds []Hold) string {
 	for _, h := range holds {
 		return h.Predicate + ": " + h.Message

@@ -9,51 +9,51 @@ import (
 )
 
 const (
-	// fleetShare: more than one in so many agents silent is no failure of single members.
+	// fleetShare: more than one silent agent in fleetShare agents is no failure of single members.
 	fleetShare = 10
-	// darkShare and darkFrom: of so many agents or more, one in three silent is a split.
+	// darkShare and darkFrom: with at least darkFrom agents, one silent agent in darkShare is a network split.
 	darkShare, darkFrom = 3, 10
-	// silentTogether is how far apart silences with one cause begin, at most: twice what it takes
-	// to believe one. Members that fell silent on other days are no reason to leave this one alone.
+	// silentTogether is the maximum distance between silences of one cause: twice the time until the leader accepts
+	// a silence as real. Members that fell silent on other days are no reason to leave this member alone.
 	silentTogether = 10 * time.Minute
 )
 
-// Fleet is how much is heard of all groups' agents: a leader that hears few of them is more
-// likely cut off itself than right about each (R120). The zero value says nothing.
+// Fleet summarises the reports of all groups' agents. A leader that receives few of them is more likely cut off
+// itself than right about each agent (R120). The zero value carries no evidence.
 type Fleet struct {
-	// Expected agents: admitted Boots that said no farewell and whose CVM is not known to be
-	// down. Heard: those with a fresh report. Nobody is expected, or down, who is drained, left out
-	// of healing, or in a step that does not heal.
+	// Expected agents: admitted Boots that sent no farewell and whose CVM is not known to be down. Heard: the
+	// expected agents with a fresh report. A member that is drained, excluded from healing, or in a step that does
+	// not heal counts as neither expected nor down.
 	Expected, Heard int
-	// Down are the members whose CVM is known to be down or gone, Downs when each of them went
-	// (WentAt), where that is recorded.
+	// Down counts the members whose CVM is known to be down or gone. Downs are the times of each such outage
+	// (WentAt), where they are recorded.
 	Down  int
 	Downs [][]time.Time
-	// Silences are since when silent agents are, as it was recorded. One that nobody noted yet is
-	// not among them.
+	// Silences are the recorded starts of the agents' silences. An agent whose silence is not recorded yet is not
+	// among them.
 	Silences []time.Time
-	// Ills are the members that are not available, or healed just now, of groups that heal theirs. A member whose CVM
-	// is down, that an operator keeps away, or that is in a step which does not heal, is none of them.
+	// Ills are the members of groups with healing that are not available, or are being healed. A member is left out
+	// if its CVM is down, if an operator keeps it away, or if it is in a step that does not heal.
 	Ills []Ill
-	// RepairedAt is when the last repair of the cluster began that the limiter counts; zero: none is recorded.
+	// RepairedAt is the start of the cluster's last repair that the limiter counts; zero: no repair is recorded.
 	RepairedAt time.Time
 }
 
-// Ill is a member that is not available. Since is the beginning of that, TriedAt of the last repair of it that the
-// limiter counts.
+// Ill is a member that is not available. Since is the start of the outage. TriedAt is the start of its last repair
+// that the limiter counts.
 type Ill struct {
 	Slot           string
 	Since, TriedAt time.Time
 }
 
-// compare is the order in which ill members are repaired: what was tried longest ago is first.
+// compare is the order of repairs: the member whose last repair is longest ago comes first.
 func (i Ill) compare(other Ill) int {
 	return cmp.Or(i.TriedAt.Compare(other.TriedAt), i.Since.Compare(other.Since), cmp.Compare(i.Slot, other.Slot))
 }
 
 func (f Fleet) silent() int { return max(f.Expected-f.Heard, 0) }
 
-// sorted is f with its Silences and Ills in order: it is asked about each silent or ill member.
+// sorted is f with its Silences and Ills in order: the planner searches them for each silent or ill member.
 func (f Fleet) sorted() Fleet {
 	if !slices.IsSortedFunc(f.Ills, Ill.compare) {
 		f.Ills = slices.SortedFunc(slices.Values(f.Ills), Ill.compare)
@@ -64,8 +64,8 @@ func (f Fleet) sorted() Fleet {
 	return f
 }
 
-// with counts the silent agents but those whose silence began at quite another time than all of
-// these; none, or zero: all of them.
+// with counts the silent agents, except agents whose recorded silence began far from all of these times. Without
+// times, or with a zero time, it counts all silent agents.
 func (f Fleet) with(at ...time.Time) int {
 	if len(at) == 0 || slices.ContainsFunc(at, time.Time.IsZero) {
 		return f.silent()
@@ -73,12 +73,12 @@ func (f Fleet) with(at ...time.Time) int {
 	return f.silentBut(len(f.Silences) - f.near(at))
 }
 
-// silentBut counts the silent agents but so many of those whose silence is noted.
+// silentBut counts the silent agents minus n agents whose silence is recorded.
 func (f Fleet) silentBut(n int) int { return max(f.silent()-n, 0) }
 
-// near counts the Silences that began at about one of these times.
+// near counts the Silences that began close to one of these times.
 func (f Fleet) near(at []time.Time) (n int) {
-	before := func(t time.Time) int { // how many began before it
+	before := func(t time.Time) int { // the number of silences that began earlier
 		i, _ := slices.BinarySearchFunc(f.Silences, t, time.Time.Compare)
 		return i
 	}
@@ -92,8 +92,8 @@ func (f Fleet) near(at []time.Time) (n int) {
 	return n
 }
 
-// downWith counts those that are down but those that went at quite another time than all of these;
-// none: all.
+// downWith counts the members that are down, except members whose outage began far from all of these times. Without
+// times, it counts all of them.
 func (f Fleet) downWith(at ...time.Time) int {
 	n := f.Down
 	for _, went := range f.Downs {
@@ -104,7 +104,7 @@ func (f Fleet) downWith(at ...time.Time) int {
 	return max(n, 0)
 }
 
-// apart: what happened at these times, and what at those, had nothing to do with each other.
+// apart reports that the events at the times a and the events at the times b are unrelated.
 func apart(a, b []time.Time) bool {
 	for _, x := range a {
 		for _, y := range b {
@@ -116,9 +116,9 @@ func apart(a, b []time.Time) bool {
 	return len(a) > 0 && len(b) > 0
 }
 
-// WentAt are the moments at which a member went, as its record tells: out of service, silent, off the
-// platform. A restart that did not help moves some of them, and none of them tells alone what it has
-// in common with another one.
+// WentAt returns the recorded times at which a member went out of service, fell silent, and left the platform's
+// listing. A restart that did not help moves some of these times, so that no single time proves a common cause with
+// another member.
 func WentAt(r group.SlotRecord) (at []time.Time) {
 	for _, since := range []time.Time{r.UnavailableSince, r.SilenceFrom, r.MissedSince} {
 		if !since.IsZero() {
@@ -128,22 +128,22 @@ func WentAt(r group.SlotRecord) (at []time.Time) {
 	return at
 }
 
-// manySilent: more than single members that failed by themselves, when one did at that time.
+// manySilent reports that the silent agents around that time are too many to be failures of single members.
 func (f Fleet) manySilent(at time.Time) bool {
 	n := f.with(at)
 	return n > 1 && n*fleetShare > f.Expected
 }
 
-// dark: so many agents fell silent at about that time that silence says nothing about a member.
+// dark reports that so many agents fell silent around that time that silence is no evidence about a member.
 func (f Fleet) dark(at time.Time) bool { return f.darkBy(f.with(at)) }
 
 func (f Fleet) darkBy(silent int) bool {
 	return f.Expected >= darkFrom && silent*darkShare >= f.Expected
 }
 
-// split is how many fell silent together, so many that the fleet is dark; 0: it is not.
+// split is the number of agents that fell silent together, if they make the fleet dark; 0: the fleet is not dark.
 func (f Fleet) split() int {
-	most, from, to := 0, 0, 0 // of one time; from and to are around it
+	most, from, to := 0, 0, 0 // most counts the silences around one time, which lie between from and to
 	for _, at := range f.Silences {
 		for f.Silences[from].Before(at.Add(-silentTogether)) {
 			from++
@@ -159,9 +159,9 @@ func (f Fleet) split() int {
 	return 0
 }
 
-// keepSilence notes since when m is silent, whatever else it was before. It lets silence not count
-// towards lost_after while the fleet is dark, and count anew after it (R120, R121). The record moves
-// in half steps, so that a split writes little.
+// keepSilence records the start of m's silence, in any earlier state of m. While the fleet is dark, silence
+// does not count towards lost_after; afterwards it counts from zero (R120, R121). The record moves in half steps,
+// so that a split causes few writes.
 func (w *world) keepSilence(m *member) {
 	rec := &m.record
 	if m.ready || m.report != nil || !m.admitted() {
@@ -169,9 +169,9 @@ func (w *world) keepSilence(m *member) {
 		return
 	}
 	if rec.UnavailableSince.IsZero() {
-		return // nobody knows enough yet
+		return // the start of the outage is not known yet
 	}
-	if m.open == nil && rec.SilenceFrom.IsZero() || rec.SilenceFrom.After(w.now) { // in a step silence is no news
+	if m.open == nil && rec.SilenceFrom.IsZero() || rec.SilenceFrom.After(w.now) { // a silence in a step is expected
 		rec.SilenceFrom = w.now
 		if r := m.seen.Report; r != nil && r.BootID == m.seen.Admission.BootID && r.ReceivedAt.Before(w.now) {
 			rec.SilenceFrom = r.ReceivedAt

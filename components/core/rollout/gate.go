@@ -8,8 +8,8 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// holdsOfGate: what admission would refuse is not begun. A Boot that may not come
-// back would only be an outage.
+// holdsOfGate holds a step to a Revision that admission would refuse. Its Boot could not come back, and the step
+// would only be an outage.
 func (w *world) holdsOfGate(c candidate, _ look) []Hold {
 	d := w.gate(c.to)
 	if d.Allowed && (c.kind == operation.Update || c.kind == operation.Create || c.kind == operation.Replace) {
@@ -31,8 +31,8 @@ func (w *world) holdsOfGate(c candidate, _ look) []Hold {
 	return []Hold{hold(predicate, "%s: %s; %s", d.Code, d.Message, way)}
 }
 
-// JudgeEnv says whether the CVM of a Slot may be given the env that the spec has for it at a Revision
-// with that template.
+// JudgeEnv decides whether the CVM of a Slot may be given the spec's env for that Slot, at a Revision with template
+// t.
 func JudgeEnv(spec group.Spec, gp policy.GroupPolicy, record group.SlotRecord, revision string, t group.Template) policy.Decision {
 	_, ordinal, err := group.ParseSlot(record.Slot)
 	if err != nil || !gp.RequireApproval {
@@ -41,19 +41,19 @@ func JudgeEnv(spec group.Spec, gp policy.GroupPolicy, record group.SlotRecord, r
 	return gp.JudgeEnv(revision, record.Slot, spec.OwnEnv(ordinal, t), record.OwnEnv, spec.OwnEnvs(t))
 }
 
-// mayRun: the policy lets a Revision run, and the platform would take it, as far as is known.
+// mayRun reports that the policy allows a Revision, and that the platform accepts it, as far as is known.
 func (w *world) mayRun(revision string) bool {
 	return w.gate(revision).Allowed && w.obs.Refused[revision] == ""
 }
 
-// pinRefused: m is pinned to a Revision that it does not run, and that may not run. It waits for
-// the person who pinned it, or who judges Revisions; the others do not wait for m.
+// pinRefused reports that m is pinned to a Revision that it does not run and that may not run. m waits for the
+// operator who set the pin, or for a decision about the Revision. The other members do not wait for m.
 func (w *world) pinRefused(m *member) bool {
 	pin := w.spec.Instance(m.ordinal).PinnedRevision
 	return pin != "" && pin == m.want.revision && w.outdated(m) && !w.mayRun(pin)
 }
 
-// gate judges a Revision by the group's policy, once a pass: its content is hashed for it.
+// gate judges a Revision by the group's policy, once per pass, since the judgement hashes its content.
 func (w *world) gate(revision string) policy.Decision {
 	if d, ok := w.judged[revision]; ok {
 		return d

@@ -12,34 +12,35 @@ import (
 )
 
 const (
-	// goneFor is how long listings lack a CVM before its Slot gets another one: a listing
-	// that lacks it once may be the platform's mistake.
+	// goneFor is how long listings must lack a CVM before its Slot gets another one. A single listing without the
+	// CVM may be the platform's mistake.
 	goneFor = 30 * time.Second
-	// serviceWithin is how long a restart of a service has to help: where it does not, the
-	// next rung should not wait as long as a boot may take.
+	// serviceWithin is the deadline of a service restart. Without it, the next remediation step would wait as long
+	// as a boot may take.
 	serviceWithin = 3 * time.Minute
-	// firstHealWait is between the first two attempts, and doubled each time (R118): a service is back within that.
+	// firstHealWait separates the first two attempts, and doubles with each attempt (R118): a service is back
+	// within it.
 	firstHealWait = 30 * time.Second
-	// maxHealWait bounds it: by then an alerted operator can look.
+	// maxHealWait bounds that wait: an operator who received the alert can act by then.
 	maxHealWait = 10 * time.Minute
 )
 
-// ailment is what a Slot has that heals by none of the steps that it needs anyway.
+// ailment is a fault of a Slot that none of its other pending steps repairs.
 type ailment struct {
-	// on is the failure in the words of restart_policy.
+	// on is the failure class in the terms of restart_policy.
 	on  string
 	why string
-	// down: by the platform's word nothing runs. gone: no CVM is left to restart. inside: the
-	// agent says what is wrong in its CVM.
+	// down: the platform lists no running CVM. gone: no CVM is left to restart. inside: the agent reports a fault
+	// inside of its CVM.
 	down, gone, inside bool
-	// at is from when on it is healed; to come: not yet.
+	// at is the time from which the planner heals the fault. A time in the future: not yet.
 	at time.Time
 }
 
-// ails tells what m has, and whether anything is there that healing is about: it was well at
-// what it runs, nothing else is to be done about it, and its state is known (R112). What
-// never was available at its Revision is the rollout's failure, and the same again would
-// fail again (R99). A CVM that is gone is none that an update could repair.
+// ails returns the fault of m, and whether healing is responsible for it (R112). Healing requires that m was
+// available at its Revision, that no other step is due, and that its state is known. A member that was never
+// available at its Revision is the rollout's failure, and the same step would fail again (R99). No update could
+// repair a CVM that is gone.
 func (w *world) ails(m *member) (a ailment, ill bool) {
 	runs, gone := m.runs(), m.vanished() && w.obs.Platform.Known
 	switch {
@@ -56,23 +57,24 @@ func (w *world) ails(m *member) (a ailment, ill bool) {
 	return a, w.spec.HealsOn(a.on)
 }
 
-// provenAt: m was available at a Revision, or its step to it ended well without that, for the quorum
-// that the other steps restored: no step of the rollout is about it any more.
+// provenAt reports that m was available at a Revision, or that its step to the Revision succeeded without
+// availability, when other steps restored the quorum. No further step of the rollout concerns m then.
 func (m *member) provenAt(revision string) bool {
 	last := m.last()
 	stepped := last != nil && last.Phase == operation.Done && (last.Kind == operation.Update || last.Kind == operation.Create)
 	return m.record.WasAvailableAt == revision || stepped && last.To == revision
 }
 
-// ailing is what is seen of m: the platform's word first, then its agent's silence, then what
-// its agent says.
+// ailing evaluates the observation of m in this order: the platform's listing, the silence of its agent, the
+// agent's report.
 func (w *world) ailing(m *member) (ailment, bool) {
 	i := m.seen.Instance
-	// A task that does not end says nothing of whether the CVM runs: its agent's silence counts.
+	// While a platform task does not end, the listing does not show whether the CVM runs. The agent's silence
+	// counts then.
 	says := i != nil && !i.InProgress
 	switch {
 	case m.vanished() && w.obs.Platform.Known:
-		// Its agent's word, or that of those who follow it or lead it, is the better one.
+		// A report of its agent, of its leader or of its followers is better evidence.
 		return ailment{on: group.OnExit, why: "its CVM is gone from the platform", down: true, gone: true, at: m.record.MissedSince.Add(goneFor)},
 			m.report == nil && !w.vouched(m)
 	case i == nil || w.platformWorks(m):
@@ -82,17 +84,17 @@ func (w *world) ailing(m *member) (ailment, bool) {
 	case says && stoppedWord(i):
 		return ailment{on: group.OnExit, why: "the platform says " + platformWord(i), down: true, at: m.silentAt()}, true
 	case says && !i.Running():
-		return ailment{}, false // on its way, or in words that are not known: no reason to touch it
+		return ailment{}, false // the CVM is starting, or its state is not known: no reason to touch it
 	case m.report == nil:
-		// One that is refused is not helped by a restart.
+		// A restart does not help a member whose Boot was refused.
 		return ailment{on: group.OnUnhealthy, why: "its agent is silent", at: w.lostAt(m)}, m.admitted() && !w.refused(m)
 	}
 	return w.unwell(m)
 }
 
-// unwell is what a fresh report says that a restart may help: the process is down, or the
-// check fails that healing goes by. Readiness for traffic is none of it (R114), and a
-// member that merely has no leader is well (R34). Right after a Boot nothing counts, until it was ready once (R113).
+// unwell returns the fault in a fresh report that a restart may repair: the process is down, or the health check of
+// auto_healing_policies fails. Readiness for traffic does not count (R114). A member that merely has no leader is
+// well (R34). After a Boot no fault counts until the Boot was ready once (R113).
 func (w *world) unwell(m *member) (ailment, bool) {
 	r, check := m.report, w.spec.AutoHealing.HealthCheck
 	var booted time.Time
@@ -101,7 +103,7 @@ func (w *world) unwell(m *member) (ailment, bool) {
 	}
 	switch {
 	case m.record.Membership.Waits():
-		return ailment{}, false // its workload starts when the others have listed it
+		return ailment{}, false // its workload starts once the other members list it
 	case w.unanswered(m) && !w.vouched(m):
 		at := later(booted, m.record.DownSince.Add(unwellFor))
 		return ailment{on: group.OnUnhealthy, why: "its workload is down: " + cmp.Or(r.Message, "no word from it"), at: at, inside: true}, true
@@ -111,14 +113,15 @@ func (w *world) unwell(m *member) (ailment, bool) {
 	return ailment{}, false
 }
 
-// unanswered: m's agent speaks, and m's process refused the connection of its driver or gave no answer.
-// Neither proves at once that the process is down: a slow answer of a healthy process looks the same (R10).
+// unanswered reports that m's agent is in contact, and that m's process refused its driver's connection or gave no
+// answer. Neither proves at once that the process is down: a slow answer of a healthy process looks the same (R10).
 func (w *world) unanswered(m *member) bool {
 	return m.report != nil && m.answers(w.spec) && !m.report.alive()
 }
 
-// processDown: m's process refused connections for as long as healing demands, and no other member vouches for
-// it. No answer, however long, is no proof. A member that waits to be listed starts no process until then.
+// processDown reports that m's process has refused connections for as long as healing requires, and that no other
+// member vouches for it. A missing answer is no proof after any time. A member that waits to be listed starts no
+// process before that.
 func (w *world) processDown(m *member) bool {
 	if !w.unanswered(m) || w.vouched(m) {
 		return false
@@ -126,15 +129,16 @@ func (w *world) processDown(m *member) bool {
 	return m.record.Membership.Waits() || m.report.Liveness == LivenessRefused && w.mutedLong(m)
 }
 
-// mutedLong: m's process did not answer for as long as healing demands. A slow answer passes within that.
+// mutedLong reports that m's process has not answered for as long as healing requires. A slow answer arrives
+// sooner.
 func (w *world) mutedLong(m *member) bool { return !w.now.Before(m.record.DownSince.Add(unwellFor)) }
 
-// vouched: a member that lives names m as its leader, or leads and sees m follow. Then m's process works,
-// whatever its own driver hears of it.
+// vouched reports that a live member names m as its leader, or leads and sees m follow. Then m's process works,
+// even if its own driver gets no answer.
 func (w *world) vouched(m *member) bool { return w.followed(m) || w.follows(m) }
 
-// silentAt is when the last report is so old that a live Boot would have sent another: one that
-// speaks is not down, whatever a listing says. One that is cut says nothing more.
+// silentAt is the time after which a live Boot would have sent another report. A reporting member is not down, even
+// if a listing says so. A member whose session is cut sends no further report.
 func (m *member) silentAt() time.Time {
 	if m.report == nil || m.cut {
 		return time.Time{}
@@ -142,8 +146,8 @@ func (m *member) silentAt() time.Time {
 	return m.report.ReceivedAt.Add(operation.LiveWithin)
 }
 
-// refused: another Boot of the Slot's CVM was, in this outage and a moment ago. It proved that it is
-// one: the word of a stranger who names the instance keeps no silent CVM from its restart.
+// refused reports that the coordinator refused another Boot of the Slot's CVM recently, in this outage. The refused
+// Boot proved its instance: an unproven caller that names the instance must not keep a silent CVM from its restart.
 func (w *world) refused(m *member) bool {
 	r, a, since := m.seen.Refusal, m.seen.Admission, m.record.UnavailableSince
 	if r == nil || a == nil || !r.Proven || r.InstanceID != a.InstanceID || r.BootID == a.BootID {
@@ -152,7 +156,7 @@ func (w *world) refused(m *member) bool {
 	return !since.IsZero() && !r.At.Before(since) && w.now.Sub(r.At) < w.t.LostAfter
 }
 
-// followed: a member that lives names m as its leader.
+// followed reports that a live member names m as its leader.
 func (w *world) followed(m *member) bool {
 	names := func(other *member) string {
 		if r := other.report; r != nil && r.alive() {
@@ -173,8 +177,8 @@ func (w *world) followed(m *member) bool {
 	return n > 0
 }
 
-// updateHeld: m's update waits for a person, however long that takes; until then m is healed
-// at what it runs (R92, R116).
+// updateHeld reports that m's update waits for an operator's decision, for any length of time. Until then the
+// planner heals m at the Revision that it runs (R92, R116).
 func (w *world) updateHeld(m *member) bool {
 	if m.observed == "" || w.givenSince(m) {
 		return false
@@ -184,14 +188,14 @@ func (w *world) updateHeld(m *member) bool {
 	return failed || w.updateRefused(m) || m.seen.Protection != nil || w.pausedFor(operation.Update, operation.ActorRollout) || !w.gate(m.want.revision).Allowed || w.exceeds(m)
 }
 
-// healedFirst: only an agent that speaks can prove the refresh that the silent m is due. It is restarted at
-// what it runs, and refreshed then.
+// healedFirst reports that m is silent and that its due update is a refresh, which only a reporting agent can
+// prove. The planner restarts m at the Revision that it runs, and refreshes it afterwards.
 func (w *world) healedFirst(m *member) bool {
 	i := m.seen.Instance
 	return m.report == nil && i.Running() && i.BootError == "" && w.onlyAgentSpec(m)
 }
 
-// onlyConduct: what m is outdated by takes a refresh of a Boot that is well.
+// onlyAgentSpec reports that the update of m needs no more than a refresh of a healthy Boot.
 func (w *world) onlyAgentSpec(m *member) bool {
 	return !w.envUnapplied(m) && w.takesRefresh(m, m.runs(), m.want.revision)
 }
@@ -203,22 +207,26 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// stoppedWord: the platform's word for a CVM that stays down.
+// stoppedWord reports that the platform's status is that of a CVM that stays down.
 func stoppedWord(i *Instance) bool { return i.Status == "stopped" || i.Status == "exited" }
 
-// rung is what is done to heal: the service of a Restart, "" for the CVM's.
+// rung is a remediation step: its kind, and the service of a Restart, "" for a restart of the CVM.
 type rung struct {
 	kind    operation.Kind
 	service string
 }
 
-// heals is the rung that m is at: the service that the spec names is restarted, where the agent
-// can; then its CVM, max_attempts times; where that many restarts failed in one outage, or there
-// is no CVM left, it gets another one, once, if the spec says "auto" (R115). While that may not be,
-// since the spec preserves the disk or somebody else is not well, what is down is started again as
-// often as where a person is to be asked. No CVM goes for that which runs, by the platform's word: an
-// agent that cannot be heard is no reason to give up a disk (R125). ok is false where nothing
-// is to be healed, or only a person may.
+// heals returns the remediation step that m needs. ok is false where no fault is to be healed, or only an operator
+// may heal it. The steps are, in order:
+//
+//  1. A restart of the service that the spec names, if the agent can do that.
+//  2. A restart of the CVM, max_attempts times.
+//  3. One replacement (R115), if the spec says "auto", and if that many restarts failed in one outage or no CVM is
+//     left.
+//
+// While the replacement is not allowed, a CVM that is down is started again as often as without "auto". The cause
+// may be a preserved disk, or another unhealthy member. A CVM that the platform lists as running is never replaced:
+// an agent that cannot be reached is no reason to give up a disk (R125).
 func (w *world) heals(m *member) (r rung, a ailment, ok bool) {
 	h, known := w.found.rungs[m]
 	if !known {
@@ -231,7 +239,7 @@ func (w *world) heals(m *member) (r rung, a ailment, ok bool) {
 	return h.rung, h.ailment, h.ok
 }
 
-// healing is what heals a member.
+// healing is the cached result of heals for one member.
 type healing struct {
 	rung    rung
 	ailment ailment
@@ -247,14 +255,14 @@ func (w *world) findRung(m *member) (r rung, a ailment, ok bool) {
 	return r, a, ok
 }
 
-// rungFor is the rung that m is at with what it has, whether or not its time is there.
+// rungFor is the remediation step of m for its fault, before its time as well.
 func (w *world) rungFor(m *member, a ailment) (r rung, ok bool) {
 	auto := w.spec.AutoHealing.Replace == group.ReplaceAuto
-	// An update that is held may be the repair of what is down, and keeps its disk.
+	// A held update may be the repair of a CVM that is down, and keeps its disk.
 	failed := a.down && !w.outdated(m) && m.failedHeals() >= group.MaxAttempts(w.spec) && w.spec.PreservedDisk(m.ordinal) == ""
 	switch {
 	case a.gone && !auto:
-		return rung{}, false // held as instance_missing, with what an operator can do
+		return rung{}, false // held as instance_missing, with the operator's options
 	case a.gone, auto && failed && (w.costly(m) == "" || w.spent(m, rung{kind: operation.Restart})):
 		return rung{kind: operation.Replace}, true
 	case a.inside && w.spec.AutoHealing.Service != "" && m.speaks && !m.serviceSpent():
@@ -263,8 +271,8 @@ func (w *world) rungFor(m *member, a ailment) (r rung, ok bool) {
 	return rung{kind: operation.Restart}, true
 }
 
-// serviceSpent: the service was restarted as often as it is before the CVM is, or the agent
-// cannot do it.
+// serviceSpent reports that the service had all its restarts before a restart of the CVM, or that the agent cannot
+// restart it.
 func (m *member) serviceSpent() bool {
 	if h := m.record.Heals; h != nil && (h.Services >= group.ServiceRestarts || h.Attempts > 0) {
 		return true
@@ -274,8 +282,8 @@ func (m *member) serviceSpent() bool {
 	})
 }
 
-// failedHeals counts the restarts of this outage that were made while the CVM was down, and did
-// not help. Those of a CVM that ran say nothing about one that is down.
+// failedHeals counts the restarts of this outage that began while the CVM was down, and did not help. Restarts of a
+// CVM that ran are no evidence about a CVM that is down.
 func (m *member) failedHeals() int {
 	if m.record.Heals == nil {
 		return 0
@@ -283,8 +291,8 @@ func (m *member) failedHeals() int {
 	return m.record.Heals.FailedDown
 }
 
-// hangs: the last restart of m's CVM in this outage, which asked its guest, brought no boot, also
-// not a late one. A guest whose agent speaks can be asked.
+// hangs reports that the last restart of m's CVM in this outage, which asked the guest to stop, brought no boot,
+// even a late one. A guest whose agent reports does not hang.
 func (m *member) hangs() bool {
 	if m.report != nil {
 		return false
@@ -297,24 +305,24 @@ func (m *member) hangs() bool {
 	return false
 }
 
-// bootless: nothing was seen of the boot that op waited for.
+// bootless reports that the boot that op waited for never appeared.
 func bootless(op *operation.Operation) bool {
 	f := op.Failure
 	return op.Phase == operation.Failed && op.Entered[operation.Joining].IsZero() && f.Cause == operation.CauseDeadline && f.Refused == ""
 }
 
-// inOutage: op was recorded since m is away.
+// inOutage reports that op was recorded in the present outage of m.
 func (m *member) inOutage(op *operation.Operation) bool {
 	away := m.record.UnavailableSince
 	return !away.IsZero() && !away.After(op.Times.Created)
 }
 
-// cameAfter: a Boot of m was admitted after at.
+// cameAfter reports that a Boot of m was admitted later than the given time.
 func (m *member) cameAfter(at time.Time) bool {
 	return m.seen.Admission != nil && m.seen.Admission.AdmittedAt.After(at)
 }
 
-// heal makes c what heals m, if anything is to. An operator's restart is one as well.
+// heal makes c the remediation step of m, if m needs one. An operator's restart replaces it.
 func (w *world) heal(m *member, c *candidate) bool {
 	r, a, ok := w.heals(m)
 	if !ok || c.marked {
@@ -331,8 +339,8 @@ func (w *world) healBy(c *candidate, r rung, a ailment) {
 	}
 }
 
-// madeAgainAt is what healing makes m at: what it is to run, and where its update is still to come, which may be
-// held or fail, what the group's stable members run.
+// madeAgainAt is the Revision of the CVM that healing creates for m. It is the wanted Revision. While m's update is
+// still to come, and may be held or fail, it is the Revision of the group's stable members.
 func (w *world) madeAgainAt(m *member) string {
 	if proven, known := w.lastProven(); known && w.outdated(m) && w.gate(proven).Allowed {
 		return proven
@@ -340,8 +348,8 @@ func (w *world) madeAgainAt(m *member) string {
 	return m.want.revision
 }
 
-// healsToCome are the steps that heal Slots which nothing else is planned for, and whose ailment is
-// not to be healed yet. Only that is told of them: what else may hold them is judged when it is.
+// healsToCome returns the steps that heal Slots without another planned step, whose fault is not due yet. Such a
+// step carries only that reason: its other predicates are evaluated when it is due.
 func (w *world) healsToCome(planned []Action) []Action {
 	var actions []Action
 	for _, m := range w.members {
@@ -368,8 +376,8 @@ func (w *world) healsToCome(planned []Action) []Action {
 	return actions
 }
 
-// attempted counts the attempts to heal m in a row, and with them the newest replacements that came
-// to nothing: they count for no rung, and make the next one wait.
+// attempted counts the consecutive attempts to heal m, and the newest replacements that created nothing. Such a
+// replacement counts for no remediation step, and delays the next attempt.
 func (m *member) attempted() int {
 	h := m.record.Heals
 	if h == nil {
@@ -385,41 +393,42 @@ func (m *member) attempted() int {
 	return n
 }
 
-// spent: the rung was tried as often as it is (R118).
+// spent reports that the remediation step had all its attempts (R118).
 func (w *world) spent(m *member, r rung) bool {
 	h := m.record.Heals
 	if h == nil || r.service != "" {
-		return false // there is a next rung
+		return false // another remediation step follows
 	}
 	if r.kind == operation.Replace {
 		return h.Replacements > 0
 	}
 	limit := group.MaxAttempts(w.spec)
 	if m.halted() {
-		limit *= 2 // to start what is down costs nothing, whatever was tried while it ran
+		limit *= 2 // starting a CVM that is down takes nothing away, so earlier attempts on a running CVM do not use it up
 	}
 	return h.Attempts-h.Shared >= limit
 }
 
-// shared: a start of m takes nothing away, and others went with it: the cause may be one that they share and that ends
-// by itself. Such an attempt is not counted, or an outage of the key service would spend those of each slot (R122).
+// shared reports that a start of m takes nothing away and that other members went down with it. Their common cause
+// may end by itself. Such an attempt is not counted: an outage of the key service would use up the attempts of each
+// Slot (R122).
 func (w *world) shared(c candidate) bool {
 	return c.kind == operation.Restart && c.service == "" && (c.down || c.m.hangs()) && w.costly(c.m) != ""
 }
 
-// quarantined: m is ill, and everything that may be done by itself was (R118).
+// quarantined reports that m is unhealthy and that all automatic attempts were made (R118).
 func (w *world) quarantined(m *member) bool {
 	if m.open != nil || w.spec.AutoHealing == nil {
 		return false
 	}
 	if h := m.record.Heals; h != nil && h.LastKind == string(operation.Replace) && !m.missing() && !m.admitted() {
-		return true // its new CVM never came in: it was never well, and so is not ill. One that has none gets it.
+		return true // its new CVM was never admitted, so ails does not report it; a Slot without a CVM still gets one
 	}
 	r, _, ok := w.heals(m)
 	return ok && w.spent(m, r)
 }
 
-// givenUp are the Slots in quarantine.
+// givenUp returns the Slots in quarantine.
 func (w *world) givenUp() []string {
 	var slots []string
 	for _, m := range w.members {
@@ -430,15 +439,15 @@ func (w *world) givenUp() []string {
 	return slots
 }
 
-// forgetHeals forgets them where m, as its record says, was available for a whole window until then,
-// and since the last of them.
+// forgetHeals removes the recorded attempts of m if m was available for a whole window until the given time, by its
+// record, and since the last attempt.
 func (w *world) forgetHeals(m *member, until time.Time) {
 	rec := &m.record
 	if rec.Heals == nil || rec.AvailableSince.IsZero() {
 		return
 	}
 	since := rec.AvailableSince
-	if at := rec.Heals.LastAt; !at.After(w.now) { // a time to come was written by a leader whose clock was ahead
+	if at := rec.Heals.LastAt; !at.After(w.now) { // a leader whose clock was ahead wrote a time in the future
 		since = later(since, at)
 	}
 	if until.Sub(since) >= group.HealWindow(w.spec) {
@@ -446,14 +455,15 @@ func (w *world) forgetHeals(m *member, until time.Time) {
 	}
 }
 
-// keepHeals forgets attempts after a whole window of health (R118), and notes since when the
-// member's process gives no answer, and since when listings lack the bound CVM.
+// keepHeals removes attempts after a whole window of health (R118). It records since when the member's process
+// gives no answer, and since when listings lack the bound CVM.
 func (w *world) keepHeals(m *member) {
 	rec := &m.record
 	switch {
 	case m.report == nil:
 	case !w.unanswered(m), rec.Membership.Waits():
-		// One that the others did not list yet is not to run: once they have, it has its time to start.
+		// A member that the others have not listed yet must not run its process. Once listed, the process has its
+		// time to start.
 		rec.DownSince = time.Time{}
 	case rec.DownSince.IsZero() || rec.DownSince.After(w.now):
 		rec.DownSince = w.now
@@ -470,17 +480,17 @@ func (w *world) keepHeals(m *member) {
 	}
 }
 
-// holdsOfHealing bounds what is repaired by itself: how often, how many at a time, and at which rate where the
-// cause is more likely something that all share (R117-R120).
+// holdsOfHealing bounds automatic repairs: the number of attempts, the number of simultaneous repairs, and their
+// rate where the members more likely share one cause (R117-R120).
 func (w *world) holdsOfHealing(c candidate, l look) []Hold {
 	var holds []Hold
 	m := c.m
 	if w.spec.AutoHealing == nil {
-		return nil // an Operation that it began is called off
+		return nil // an Operation of healing that has begun is cancelled
 	}
 	if l.op == nil {
 		holds = append(holds, w.holdsOfAttempts(c)...)
-		// A CVM that is down is started in addition to others: the start takes nothing away, and waits for no turn.
+		// A CVM that is down starts in parallel with other repairs: the start takes nothing away.
 		starts := c.kind == operation.Restart && c.condition == notBooted
 		if !starts && (c.service == "" || !w.processDown(m)) {
 			holds = append(holds, w.holdsOfRate(c, l)...)
@@ -497,9 +507,9 @@ func (w *world) holdsOfHealing(c candidate, l look) []Hold {
 	return holds
 }
 
-// costly is why m's disk is not given up without an operator now: another member is not well, or of the
-// cluster's members others went when m did; "": all are. A newcomer that only m keeps out of the set is not
-// ill: it would wait for healing, and healing for it.
+// costly returns why m's disk is not given up now without an operator; "": the planner may replace m. Either
+// another member is not well, or other members of the cluster went down when m did. A newcomer that only m keeps
+// out of the set is not unhealthy: each would wait for the repair of the other.
 func (w *world) costly(m *member) string {
 	gone := candidate{m: m, kind: operation.Replace, condition: m.condition}
 	if n, _ := w.waitedFor(gone, w.tally.unavailable); n > 0 {
@@ -512,8 +522,8 @@ func (w *world) costly(m *member) string {
 	return ""
 }
 
-// byHand is the command that does what healing would do, wayOut all that help m: a request to restart a
-// CVM that is gone is dropped at once.
+// byHand is the command that does the same as healing, wayOut the commands that help m. A request to restart a CVM
+// that is gone is dropped at once.
 func byHand(c candidate) string {
 	if c.kind == operation.Replace {
 		return "cadre instance replace " + c.m.slot
@@ -529,7 +539,7 @@ func wayOut(m *member) string {
 	return "cadre instance restart " + m.slot + ", or " + replace
 }
 
-// holdsOfAttempts: longer from the end of one to the next, and then no more.
+// holdsOfAttempts: the wait between attempts grows, and the last attempt ends in quarantine.
 func (w *world) holdsOfAttempts(c candidate) []Hold {
 	m, n := c.m, c.m.attempted()
 	if n == 0 {
@@ -553,13 +563,13 @@ func (w *world) holdsOfAttempts(c candidate) []Hold {
 	return []Hold{holdUntil(until, HoldHealDeferred, "attempt %d to heal %s follows in %s%s", n+1, m.slot, short(until.Sub(w.now)), why)}
 }
 
-// healed is why op, which heals m and did nothing yet, is not wanted any more; "" while it is.
+// healed returns why op, which heals m and has had no effect yet, is no longer wanted; "" while it is.
 func (w *world) healed(m *member, op operation.Operation) string {
 	i := m.seen.Instance
 	busy := w.platformWorks(m) || i == nil && !w.obs.Platform.Known
 	switch r, a, ok := w.heals(m); {
 	case op.MadeWay():
-		return "" // the old CVM is gone and the Slot unbound: who stops now leaves it empty
+		return "" // the old CVM is gone and the Slot unbound: a stop now would leave the Slot empty
 	case w.spec.AutoHealing == nil:
 		return "auto_healing_policies was removed"
 	case w.unhealed(m):
@@ -567,7 +577,7 @@ func (w *world) healed(m *member, op operation.Operation) string {
 	case m.ready:
 		return "the slot came back by itself"
 	case busy:
-		return "" // nobody can tell yet; the call waits for that
+		return "" // the state is not known yet, and the call waits for it
 	case !ok:
 		return "the slot does not have any more what was to be healed"
 	case r.kind != op.Kind:
@@ -578,7 +588,7 @@ func (w *world) healed(m *member, op operation.Operation) string {
 	return ""
 }
 
-// noteHeal counts an attempt that begins, and drops the count where something else is done.
+// noteHeal counts an attempt that begins, and resets the count at another step.
 func noteHeal(rec *group.SlotRecord, a Action, now time.Time) {
 	switch {
 	case a.Actor == operation.ActorHealing:
@@ -603,8 +613,8 @@ func noteHeal(rec *group.SlotRecord, a Action, now time.Time) {
 		}
 		rec.Heals = &h
 	case a.Actor == operation.ActorOperator && a.Kind != operation.Drain:
-		rec.Heals = nil // somebody restarts or replaces it
+		rec.Heals = nil // an operator restarts or replaces it
 	case a.Kind == operation.Update && a.Way.Mode == operation.ModeBoot:
-		rec.Heals = rec.Heals.Replaced() // it is to run something else
+		rec.Heals = rec.Heals.Replaced() // it is to run other content
 	}
 }
