@@ -5,69 +5,69 @@ import (
 	"time"
 )
 
-// Stable names of the predicates that hold an Action (R140). All are evaluated for
-// each candidate, not only the first that fails.
+// Stable names of the predicates that hold an Action (R140). The planner evaluates all of them for each candidate,
+// also after the first one that holds it.
 const (
 	// HoldIncomplete: a source did not answer, or the observation is too old (R11, R26).
 	HoldIncomplete = "incomplete_observation"
 	// HoldPaused and HoldFrozen: an operator stopped new steps (R92).
 	HoldPaused = "paused"
 	HoldFrozen = "frozen"
-	// HoldProtected: an operator protects the Slot from what disrupts it (R139).
+	// HoldProtected: an operator protects the Slot from disruptive steps (R139).
 	HoldProtected = "protected"
-	// HoldDrained: an operator took the Slot out of service, and it is left alone (R139).
+	// HoldDrained: an operator drained the Slot, and the planner leaves it alone (R139).
 	HoldDrained = "drained"
-	// HoldRolloutFailed: the rollout failed, nothing voluntary moves (R99).
+	// HoldRolloutFailed: the rollout failed, and the planner begins no voluntary step (R99).
 	HoldRolloutFailed = "rollout_failed"
-	// HoldFailedStep: another Slot's step failed and it is not back (R40).
+	// HoldFailedStep: another Slot's step failed, and that Slot is not available again (R40).
 	HoldFailedStep = "failed_step"
 	// HoldMaxUnavailable: the disruption budget is used up (R21).
 	HoldMaxUnavailable = "max_unavailable"
-	// HoldCallUndecided: a platform call's effect is not known yet (R66).
+	// HoldCallUndecided: the effect of a platform call is not known yet (R66).
 	HoldCallUndecided = "platform_result_unknown"
-	// HoldVoterCap: as many voters as allowed are in a step (R17).
+	// HoldVoterCap: the maximum number of voters is in a step (R17).
 	HoldVoterCap = "voter_cap"
-	// HoldQuorum: the voters left would be fewer than a majority (R44).
+	// HoldQuorum: the remaining voters would be fewer than a majority (R44).
 	HoldQuorum = "quorum"
-	// HoldQuorumUnknown: the members' reports do not tell who votes (R43).
+	// HoldQuorumUnknown: the members' reports do not determine the voters (R43).
 	HoldQuorumUnknown = "quorum_unknown"
-	// HoldWouldLoseQuorum: of two voters none can be spared (R19).
+	// HoldWouldLoseQuorum: a set of two voters cannot spare either (R19).
 	HoldWouldLoseQuorum = "would_lose_quorum"
 	// HoldInterruption: the only member may not be interrupted (R18).
 	HoldInterruption = "interruption_refused"
-	// HoldLeaderUnknown: no leader, or more than one (R34).
+	// HoldLeaderUnknown: the group has no leader, or more than one (R34).
 	HoldLeaderUnknown = "leader_unknown"
-	// HoldLeaderLast: the leader goes after everybody else is proven updated (R53, R55).
+	// HoldLeaderLast: the leader is updated after all other members are proven updated (R53, R55).
 	HoldLeaderLast = "leader_last"
 	// HoldTransferBudget: the one planned transfer of this rollout was made (R53).
 	HoldTransferBudget = "transfer_budget"
-	// HoldNoCandidate: nobody can take over leadership (R54).
+	// HoldNoCandidate: no member can take over leadership (R54).
 	HoldNoCandidate = "no_transfer_candidate"
 	// HoldMayDisrupt: the workload says that this member must not be stopped (R52).
 	HoldMayDisrupt = "may_disrupt"
-	// HoldRecovering: measured recovery is not disturbed (R38).
+	// HoldRecovering: the member makes measured progress in its recovery (R38).
 	HoldRecovering = "recovering"
-	// HoldBusy: a transfer, backup or rebuild is going on.
+	// HoldBusy: the member transfers, backs up or rebuilds data.
 	HoldBusy = "busy"
-	// HoldUnknownHealth: silent, but not for long enough to be called broken (R10).
+	// HoldUnknownHealth: the member is silent, but not for long enough to count as broken (R10).
 	HoldUnknownHealth = "unknown_health"
-	// HoldDeferred: called off a moment ago, asked again after a wait (R37).
+	// HoldDeferred: an attempt was cancelled a moment ago, and the next one follows after a wait (R37).
 	HoldDeferred = "deferred"
-	// HoldOpportunistic: the spec moves a Slot only when something else touches it.
+	// HoldOpportunistic: the spec updates a Slot only together with another step of that Slot.
 	HoldOpportunistic = "opportunistic"
-	// HoldActionNotAllowed: the update takes more than the spec allows (R132).
+	// HoldActionNotAllowed: the update needs a harsher action than the spec allows (R132).
 	HoldActionNotAllowed = "action_not_allowed"
-	// HoldUpdateUnfinished: a restart would boot what the CVM was given and never ran.
+	// HoldUpdateUnfinished: a restart would boot content that the CVM was given and never ran.
 	HoldUpdateUnfinished = "update_unfinished"
-	// HoldStepDelay: the spec wants a pause after the step before (R96).
+	// HoldStepDelay: the spec has a pause after the previous step (R96).
 	HoldStepDelay = "step_delay"
-	// HoldRemovalInProgress: a Slot that is to go goes first (R104).
+	// HoldRemovalInProgress: the removal of another Slot goes first (R104).
 	HoldRemovalInProgress = "removal_in_progress"
-	// HoldLeaderAsks: the spec has the leader's step wait for a person.
+	// HoldLeaderAsks: the spec lets the leader's step wait for an operator.
 	HoldLeaderAsks = "leader_asks"
-	// HoldPredecessor: ORDERED_READY waits for the Slot before.
+	// HoldPredecessor: ORDERED_READY waits for the previous Slot.
 	HoldPredecessor = "predecessor"
-	// HoldAppID: the first create allots the app that the others join.
+	// HoldAppID: the first create yields the app id that the other CVMs join.
 	HoldAppID = "app_id"
 	// HoldInstanceMissing: the bound CVM is gone, and the disk with it.
 	HoldInstanceMissing = "instance_missing"
@@ -79,51 +79,50 @@ const (
 	HoldPreservedState = "preserved_state"
 	// HoldOthersUnavailable: a Slot is removed only while all others are available.
 	HoldOthersUnavailable = "others_unavailable"
-	// HoldNotApproved: a person has to approve the Revision first (ATT-15).
+	// HoldNotApproved: an operator has to approve the Revision first (ATT-15).
 	HoldNotApproved = "not_approved"
 	// HoldBelowFloor: the Revision is older than the group's floor (ATT-25, OPS-06).
 	HoldBelowFloor = "below_floor"
 	// HoldRevoked: the Revision is revoked.
 	HoldRevoked = "revoked"
-	// HoldDeleteDisks: removing the Slot deletes a disk that nobody gave up.
+	// HoldDeleteDisks: the removal of the Slot deletes a disk, and no operator has given up that disk.
 	HoldDeleteDisks = "delete_disks"
-	// HoldSetChanging: another member is on its way into the workload's set, or out of it (R47, R48).
+	// HoldSetChanging: another member is joining the workload's set, or leaving it (R47, R48).
 	HoldSetChanging = "set_changing"
-	// HoldVoterScaleIn: nobody here can change who votes, so no voter is removed (R46).
+	// HoldVoterScaleIn: no driver of the group can change the voters, so the planner removes no voter (R46).
 	HoldVoterScaleIn = "voter_scale_in"
-	// HoldAgentsUnheard: too few agents are heard to know what a step would cost (R120).
+	// HoldAgentsUnheard: too few agents report to know the cost of a step (R120).
 	HoldAgentsUnheard = "agents_unheard"
-	// HoldNamedLeader: it is silent, and those who follow name it as their leader (R125).
+	// HoldNamedLeader: the member is silent, and its followers name it as their leader (R125).
 	HoldNamedLeader = "named_leader"
-	// HoldNamedFollower: it is silent, and the member that leads says that it follows (R125).
+	// HoldNamedFollower: the member is silent, and the leader reports that it follows (R125).
 	HoldNamedFollower = "named_follower"
-	// HoldPlatformBusy: the platform works on the CVM; waited for, at most as long as a boot may take.
+	// HoldPlatformBusy: the platform works on the CVM. The wait lasts at most as long as a boot may take.
 	HoldPlatformBusy = "platform_busy"
-	// HoldRefused: the platform refused as often as it is asked.
+	// HoldRefused: the platform refused the call the maximum number of times.
 	HoldRefused = "refused"
-	// HoldPrecondition: the platform would not measure the Revision as what was judged, or does not
-	// offer what it names (R74).
+	// HoldPrecondition: the platform would measure another Revision than the policy judged, or does not offer a
+	// resource that the Revision names (R74).
 	HoldPrecondition = "precondition"
-	// HoldNoSource: nobody has the data that a replaced member would be rebuilt from (R136).
+	// HoldNoSource: no member has the data to rebuild a replaced member from (R136).
 	HoldNoSource = "no_data_source"
-	// HoldReplaceInProgress: one Slot is replaced at a time (R115).
+	// HoldReplaceInProgress: only one Slot is replaced at a time (R115).
 	HoldReplaceInProgress = "replace_in_progress"
-	// HoldQuarantined: as many attempts to heal it as are made came to nothing (R118).
+	// HoldQuarantined: all attempts to heal the Slot failed (R118).
 	HoldQuarantined = "quarantined"
-	// HoldHealDeferred: the first attempt to heal it follows when what it has lasted (R113), the next
-	// one after a wait (R118).
+	// HoldHealDeferred: the first attempt to heal follows after the fault has lasted (R113), the next one after a
+	// wait (R118).
 	HoldHealDeferred = "heal_deferred"
-	// HoldHealInProgress: as many as may be at a time are healed (R117).
+	// HoldHealInProgress: the maximum number of Slots is being healed (R117).
 	HoldHealInProgress = "heal_in_progress"
-	// HoldHealStorm: so many are ill that the cause may be one that they share, and repairs are made at a low rate, or
-	// a disk is not given up (R119, R120).
+	// HoldHealStorm: so many members are unhealthy that they may share one cause. Repairs go on at a low rate, and
+	// no disk is given up (R119, R120).
 	HoldHealStorm = "heal_storm"
 	// HoldUnadopted: a CVM carries the Slot's name, and no record binds it.
 	HoldUnadopted = "unadopted"
-	// HoldOutOfSet: the set does not know the member any more, and no step is under way that would make
-	// it anew.
+	// HoldOutOfSet: the set no longer lists the member, and no step is under way that would create it again.
 	HoldOutOfSet = "out_of_set"
-	// HoldScaleInOrder: one is removed at a time, the highest ordinal first (R109).
+	// HoldScaleInOrder: one Slot is removed at a time, the highest ordinal first (R109).
 	HoldScaleInOrder = "scale_in_order"
 )
 

@@ -10,7 +10,7 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// holdsOfBlindness: what is not seen is not acted on.
+// holdsOfBlindness holds all steps while the observation is incomplete or stale.
 func (w *world) holdsOfBlindness(candidate, look) []Hold {
 	switch age := w.now.Sub(w.obs.At); {
 	case !w.obs.Complete():
@@ -21,7 +21,7 @@ func (w *world) holdsOfBlindness(candidate, look) []Hold {
 	return nil
 }
 
-// holdsOfSwitches are an operator's.
+// holdsOfSwitches are the freeze and the pause of an operator.
 func (w *world) holdsOfSwitches(c candidate, _ look) []Hold {
 	var holds []Hold
 	if w.obs.Freeze != nil {
@@ -37,27 +37,27 @@ func (w *world) holdsOfSwitches(c candidate, _ look) []Hold {
 	return holds
 }
 
-// pausedFor: the group's pause is about such Actions. Healing (R92) and scaling out (R108) go on,
-// so does what an operator asks for by a Slot's name, since who paused has something to mend, and
-// who deletes the group wants it gone all the same. Both looks ask here: what one let
-// begin and the other called off would begin for ever.
+// pausedFor reports that the group's pause applies to such Actions. Healing (R92) and scaling out (R108) continue.
+// So does a step by an operator's request for a Slot, since an operator pauses a group to repair it. A deletion of
+// the group continues as well. Both evaluations call pausedFor: if they differed, the first would begin a step and
+// the second would cancel it, again and again.
 func (w *world) pausedFor(k operation.Kind, by operation.Actor) bool {
 	scaleOut := k == operation.Create && w.stable != ""
 	passes := by == operation.ActorHealing || by == operation.ActorOperator
 	return w.obs.Pause != nil && !passes && !scaleOut && !w.ending()
 }
 
-// stopped: a freeze or the group's pause keeps such Actions from beginning.
+// stopped reports that a freeze or the group's pause keeps such Actions from beginning.
 func (w *world) stopped(k operation.Kind, by operation.Actor) bool {
 	return w.obs.Freeze != nil || w.pausedFor(k, by)
 }
 
-// frozen is the Hold of a freeze that stands.
+// frozen is the Hold of the present freeze.
 func (w *world) frozen() Hold {
 	return w.obs.Freeze.hold(HoldFrozen, "frozen by an operator%s; lift the freeze to go on: cadre unfreeze"+w.obs.Freeze.scope())
 }
 
-// stoppedBy is which of the two it is, for people; "": neither.
+// stoppedBy describes the freeze or the pause for operators; "": neither.
 func (w *world) stoppedBy() string {
 	switch {
 	case w.obs.Freeze != nil:
@@ -68,7 +68,7 @@ func (w *world) stoppedBy() string {
 	return ""
 }
 
-// holdsOfFailure: after a failure nothing voluntary moves until somebody decides (R99).
+// holdsOfFailure: after a failure no voluntary step begins until an operator decides (R99).
 func (w *world) holdsOfFailure(c candidate, _ look) []Hold {
 	if w.rollout.State != operation.FailedState || c.marked && w.attempts(c.m, c.to) > 0 {
 		return nil
@@ -76,7 +76,7 @@ func (w *world) holdsOfFailure(c candidate, _ look) []Hold {
 	return []Hold{hold(HoldRolloutFailed, "the rollout failed (%s); write a corrected spec, go back: cadre rollout undo %s, or let it go on: cadre rollout retry %s", w.rollout.Reason, w.spec.Name, w.spec.Name)}
 }
 
-// holdsOfType: OPPORTUNISTIC moves a Slot only when something else touches it.
+// holdsOfType: OPPORTUNISTIC updates a Slot only together with another step of that Slot.
 func (w *world) holdsOfType(c candidate, _ look) []Hold {
 	if w.spec.UpdatePolicy.Type != group.Opportunistic || c.marked || c.class == ClassBroken {
 		return nil
@@ -84,7 +84,7 @@ func (w *world) holdsOfType(c candidate, _ look) []Hold {
 	return []Hold{hold(HoldOpportunistic, "updates are OPPORTUNISTIC; to update this slot: cadre instance update %s", c.m.slot)}
 }
 
-// holdsOfUndecided: while nobody knows what a call did, no other is made (R66).
+// holdsOfUndecided: while the effect of one platform call is unknown, no other call is made (R66).
 func (w *world) holdsOfUndecided(c candidate, _ look) []Hold {
 	other := otherThan(c.m, w.tally.undecided)
 	if other == nil {
@@ -93,7 +93,7 @@ func (w *world) holdsOfUndecided(c candidate, _ look) []Hold {
 	return []Hold{hold(HoldCallUndecided, "the platform call for %s is not decided yet", other.slot)}
 }
 
-// undecided: a call may have reached the platform and nobody knows (R66).
+// undecided reports that a call may have reached the platform, and that its effect is unknown (R66).
 func (w *world) undecided(op *operation.Operation) bool {
 	if op == nil || op.Phase != operation.Acting {
 		return false
@@ -104,7 +104,7 @@ func (w *world) undecided(op *operation.Operation) bool {
 	return op.Call.Outcome == operation.OutcomeUnknown || w.now.Sub(op.Call.IssuedAt) > w.t.MaxCallTimeout
 }
 
-// holdsOfBinding are those about which CVM would be touched.
+// holdsOfBinding are the holds about the identity of the CVM.
 func (w *world) holdsOfBinding(c candidate, _ look) []Hold {
 	m, i := c.m, c.m.seen.Instance
 	var holds []Hold
@@ -128,10 +128,10 @@ func (w *world) holdsOfBinding(c candidate, _ look) []Hold {
 	return holds
 }
 
-// holdOfGone: a CVM is gone with its disk. Where healing is about to have another one made nobody needs to.
+// holdOfGone: a CVM is gone with its disk. Where healing is about to create another CVM, the Hold says when.
 func (w *world) holdOfGone(m *member) Hold {
 	gone := fmt.Sprintf("the CVM of %s (%s) is gone from the platform, and its disk with it", m.slot, cmp.Or(m.record.VMUUID, m.record.InstanceID))
-	// An agent that was heard a moment ago only keeps the ailment from being certain yet.
+	// Only a recent report of the agent keeps the fault from being certain.
 	if a, ill := w.ails(m); (ill || a.gone && w.spec.HealsOn(a.on)) && a.at.After(w.now) {
 		if r, ok := w.rungFor(m, a); ok && !w.spent(m, r) {
 			return holdUntil(a.at, HoldHealDeferred, "%s; healing has a new one made in %s unless it comes back by itself", gone, short(a.at.Sub(w.now)))
@@ -140,8 +140,8 @@ func (w *world) holdOfGone(m *member) Hold {
 	return hold(HoldInstanceMissing, "%s; to have a new one made: cadre instance replace %s", gone, m.slot)
 }
 
-// holdsOfPlatform waits for what the platform does to the CVM: a call now would be
-// refused, and a CVM that terminates comes to its end.
+// holdsOfPlatform waits for the platform's task on the CVM. The platform would refuse a call now, and a CVM that
+// terminates reaches its end.
 func (w *world) holdsOfPlatform(c candidate, _ look) []Hold {
 	m := c.m
 	if !w.platformWorks(m) || m.open != nil {
@@ -150,14 +150,14 @@ func (w *world) holdsOfPlatform(c candidate, _ look) []Hold {
 	return []Hold{holdUntil(w.worksUntil(m), HoldPlatformBusy, "the platform is busy with the CVM of %s (%s)", m.slot, cmp.Or(m.seen.Instance.Status, "in progress"))}
 }
 
-// platformWorks: the platform is busy with m's CVM, and that is waited for.
+// platformWorks reports that the platform is busy with m's CVM, and that the planner still waits for it.
 func (w *world) platformWorks(m *member) bool {
 	i := m.seen.Instance
 	return i != nil && i.InProgress && w.now.Before(w.worksUntil(m))
 }
 
-// worksUntil is when m has been away for as long as a boot may take: a task of the platform that still goes on is a
-// boot that failed, and would hold its Slot without an end.
+// worksUntil is when m has been away for as long as a boot may take. A platform task that still runs then is a
+// failed boot, and would hold its Slot without an end.
 func (w *world) worksUntil(m *member) time.Time {
 	return m.record.UnavailableSince.Add(group.HealthyDeadline(w.spec))
 }
@@ -165,7 +165,7 @@ func (w *world) worksUntil(m *member) time.Time {
 // holdsOfCreate: creations follow the management policy.
 func (w *world) holdsOfCreate(c candidate, l look) []Hold {
 	var holds []Hold
-	// None of those that found a set is available before a majority of them runs.
+	// No member that bootstraps a set is available before a majority of them runs.
 	if w.spec.ManagementPolicy != group.Parallel && !w.founds(c.m) {
 		if before := w.predecessor(c.m, l.taken); before != nil {
 			holds = append(holds, hold(HoldPredecessor, "waits for %s: %s", before.slot, w.whyNot(before)))
@@ -177,8 +177,8 @@ func (w *world) holdsOfCreate(c candidate, l look) []Hold {
 	return holds
 }
 
-// predecessor is the first Slot before m that is not available, or taken in this pass. An extra Slot waits for none:
-// the others may wait for it.
+// predecessor is the first Slot before m that is not available, or taken in this pass. An extra Slot has no
+// predecessor: the other Slots may wait for it.
 func (w *world) predecessor(m *member, t *taken) *member {
 	if m.extra {
 		return nil
@@ -193,15 +193,15 @@ func (w *world) predecessor(m *member, t *taken) *member {
 	return nil
 }
 
-// holdsOfDisk: no disk goes that somebody may want. One that was given up when its member was told to
-// leave is not wanted back once that is out: who wants the Slot again gets another one.
+// holdsOfDisk: the planner removes no disk without an operator's consent. A member that has left its set by that
+// consent is removed, even if the Slot is wanted again: the Slot then gets a new disk.
 func (w *world) holdsOfDisk(c candidate, _ look) []Hold {
 	slot := c.m.slot
 	if w.ending() {
-		return nil // asked for with --delete-disks, by the name of the group
+		return nil // the deletion has --delete-disks, with the name of the group
 	}
 	if c.m.record.Extra {
-		return nil // made for the time of a rollout: its disk is nobody's
+		return nil // the Slot existed for a rollout only: its disk holds no data of the group
 	}
 	var holds []Hold
 	if disk := w.spec.PreservedDisk(c.m.ordinal); disk != "" {
@@ -215,7 +215,7 @@ func (w *world) holdsOfDisk(c candidate, _ look) []Hold {
 	return holds
 }
 
-// givenUpDisk: somebody gave the disk of the Slot up.
+// givenUpDisk reports that an operator gave up the disk of the Slot.
 func (w *world) givenUpDisk(slot string) bool {
 	return w.found.givenUp.of(func() map[string]bool {
 		all := make(map[string]bool, len(w.obs.DeleteDisks))
@@ -226,9 +226,9 @@ func (w *world) givenUpDisk(slot string) bool {
 	})[slot]
 }
 
-// holdsOfScaleIn: of several the highest goes first, one at a time, while every other member is available, however
-// long its drain took. A member that is out of its set, or never got its vote, takes nothing with it: as long as it
-// is in the set, those that are not available may wait for it (R104).
+// holdsOfScaleIn: the highest ordinal goes first, one Slot at a time. Every other member must be available at each
+// evaluation, however long the drain took. A member that is out of its set, or never got its vote, takes no vote
+// away. While it is listed, the members that are not available may wait for its removal (R104).
 func (w *world) holdsOfScaleIn(c candidate, l look) []Hold {
 	if w.ending() || w.voteless(c.m) {
 		return nil
@@ -239,7 +239,7 @@ func (w *world) holdsOfScaleIn(c candidate, l look) []Hold {
 	}
 	_, blocking := w.waitedFor(c, w.tally.notAvailable)
 	if blocking == nil && len(l.taken.order) > 0 && !l.taken.order[0].condemned {
-		blocking = l.taken.order[0] // a step of this pass counts as begun, also that of a slot that is wanted again
+		blocking = l.taken.order[0] // a step of this pass counts as begun, even if it is a step of a Slot that is wanted again
 	}
 	if blocking != nil && !c.left {
 		holds = append(holds, hold(HoldOthersUnavailable, "waits for %s: %s", blocking.slot, w.whyNot(blocking)))
@@ -247,15 +247,15 @@ func (w *world) holdsOfScaleIn(c candidate, l look) []Hold {
 	return holds
 }
 
-// firstCondemned is the one that is removed first. What cannot go as long as an operator says
-// nothing else keeps none of the others.
+// firstCondemned is the member that is removed first. A member whose removal needs an operator's decision delays no
+// other removal.
 func (w *world) firstCondemned() *member {
 	return w.found.condemned.of(func() *member {
 		var first *member
 		for _, m := range w.condemned {
 			switch {
 			case m.open != nil && m.open.Kind != operation.Drain:
-				return m // what began goes on, also where a higher one is to go by now
+				return m // a removal in progress continues, even if a higher ordinal is to be removed by now
 			case m.seen.Instance == nil, m.keptByHand(), len(w.holdsOfDisk(candidate{m: m, kind: operation.Delete}, look{})) > 0:
 			case first == nil, w.deadVoter(m) && !w.deadVoter(first) && w.mayGoNow(m):
 				first = m
@@ -265,19 +265,21 @@ func (w *world) firstCondemned() *member {
 	})
 }
 
-// mayGoNow: nothing about m itself or its CVM holds its removal. One that waits goes before nobody.
+// mayGoNow reports that no condition of m itself or its CVM holds its removal. A member that waits does not precede
+// another.
 func (w *world) mayGoNow(m *member) bool {
 	c := w.removal(m)
 	return len(w.holdsOfBinding(c, look{}))+len(w.holdsOfMember(c, look{}))+len(w.holdsOfPlatform(c, look{})) == 0
 }
 
-// deadVoter: m counts in its set, and its CVM does not run, or its agent says that it takes no part. It goes before
-// those that are well (R48): without one of them the others may be too few to decide that it goes.
+// deadVoter reports that m counts in its set, and that its CVM does not run or its agent reports that it takes no
+// part. It is removed before healthy members (R48): without one of them, the others may be too few to decide the
+// removal.
 func (w *world) deadVoter(m *member) bool {
 	return w.view.voting && slices.Contains(w.view.voters, m.slot) && (m.stopped() || m.report != nil && !w.view.healthy[m.slot])
 }
 
-// holdsOfMember are what the workload itself asks for.
+// holdsOfMember are the holds that the workload itself requests.
 func (w *world) holdsOfMember(c candidate, _ look) []Hold {
 	m, r := c.m, c.m.report
 	if c.service != "" && c.actor == operation.ActorOperator && !m.speaks {
@@ -293,7 +295,7 @@ func (w *world) holdsOfMember(c candidate, _ look) []Hold {
 		return nil
 	}
 	var holds []Hold
-	switch until := m.recoversUntil(); { // the noted lag, so that not every report changes the message
+	switch until := m.recoversUntil(); { // the recorded lag, so that not every report changes the message
 	case len(r.Busy) == 0:
 	case m.inService():
 		holds = append(holds, hold(HoldBusy, "%s is busy: %s", m.slot, r.Busy[0]))
@@ -303,8 +305,8 @@ func (w *world) holdsOfMember(c candidate, _ look) []Hold {
 	return holds
 }
 
-// holdsOfMute: a workload that gives no answer is not touched while that may pass. Nor does a rollout touch it while
-// no member says who leads, since this one may.
+// holdsOfMute: a workload that gives no answer is not touched while the fault may be transient. A rollout does not
+// touch it either while no member reports the leader, since the silent workload may lead.
 func (w *world) holdsOfMute(c candidate) []Hold {
 	m := c.m
 	if !w.unanswered(m) || c.refresh || c.kind == operation.Delete || m.open != nil {
@@ -325,8 +327,8 @@ func (w *world) holdOfSilence(m *member) Hold {
 	return holdUntil(until, HoldUnknownHealth, "%s is silent; it counts as lost at %s", m.slot, until.UTC().Format(time.TimeOnly))
 }
 
-// holdsOfDriver asks the workload whether m may be stopped. A fix of one that does not
-// serve is not gated; for a healthy one unknown is no (R52).
+// holdsOfDriver asks the workload whether m may be stopped. A step that repairs a member out of service needs no
+// permission. For a healthy member, unknown counts as no (R52).
 func (w *world) holdsOfDriver(c candidate, l look) []Hold {
 	m, r := c.m, c.m.report
 	if !m.ready || m.open != nil && l.op == nil {
@@ -338,14 +340,14 @@ func (w *world) holdsOfDriver(c candidate, l look) []Hold {
 	return []Hold{hold(HoldMayDisrupt, "%s must not be stopped now: %s", m.slot, cmp.Or(r.MayDisruptReason, "its driver does not say that it may"))}
 }
 
-// holdsOfFailedSteps is R40: no further healthy Slot is spent while one whose step
-// failed is not back.
+// holdsOfFailedSteps is R40: no further healthy Slot is disrupted while the Slot of a failed step is not available
+// again.
 func (w *world) holdsOfFailedSteps(c candidate, _ look) []Hold {
 	if c.marked && c.condition == lost {
-		return nil // an operator who names a silent Slot has looked
+		return nil // an operator who names a silent Slot has seen it
 	}
 	if c.kind == operation.Delete && w.voteless(c.m) {
-		return nil // the other one may wait for just that
+		return nil // the other member may wait for exactly this removal
 	}
 	_, m := w.waitedFor(c, w.tally.failedBack)
 	if m == nil {
