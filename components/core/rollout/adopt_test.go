@@ -17,7 +17,7 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// lose takes away what is recorded of ordinal i; its CVM runs on.
+// lose removes the records of ordinal i; its CVM runs on.
 func (f *fixture) lose(i int) *fixture {
 	r := f.rec.Slots[i]
 	f.rec.Slots[i] = group.SlotRecord{Group: r.Group, Slot: r.Slot, Ordinal: r.Ordinal, VIP: r.VIP, PlatformName: r.PlatformName}
@@ -25,8 +25,8 @@ func (f *fixture) lose(i int) *fixture {
 	return f
 }
 
-// TestACVMThatNoRecordBindsIsLeftAlone: nothing is made, updated or restarted in a Slot
-// whose records are lost while its CVM runs, and the CVM is not bound by its name alone.
+// TestACVMThatNoRecordBindsIsLeftAlone: the planner creates, updates and restarts nothing in a Slot whose records
+// are lost while its CVM runs. It does not bind the CVM by its name alone.
 func TestACVMThatNoRecordBindsIsLeftAlone(t *testing.T) {
 	for name, disturb := range map[string]func(f *fixture){
 		"at rest":            func(*fixture) {},
@@ -51,8 +51,8 @@ func TestACVMThatNoRecordBindsIsLeftAlone(t *testing.T) {
 	wantHeld(t, newFixture(3, "none").lose(1).want("B").plan(), "db-1", HoldUnadopted)
 }
 
-// TestACVMThatOurCallMadeIsBound: also one whose call's outcome nobody heard, and not one
-// that another call's answer names.
+// TestACVMThatOurCallMadeIsBound: the planner binds the CVM even if the outcome of the Slot's call is unknown. It
+// does not bind a CVM that differs from the CVM in the call's answer.
 func TestACVMThatOurCallMadeIsBound(t *testing.T) {
 	for name, c := range map[string]struct {
 		op   operation.Operation
@@ -74,8 +74,9 @@ func TestACVMThatOurCallMadeIsBound(t *testing.T) {
 	}
 }
 
-// TestAnAdoptedCVMKeepsItsDocument: its bytes are not Cadre's, and so is its hash. In a rollout to the revision that it
-// runs there is nothing to do for it, neither before its first admission nor while it is not ready.
+// TestAnAdoptedCVMKeepsItsDocument: another client wrote the document's bytes, so its hash differs from Cadre's. A
+// rollout to the Revision that the CVM runs has no step for it, neither before its first admission nor while it is
+// not ready.
 func TestAnAdoptedCVMKeepsItsDocument(t *testing.T) {
 	for allowed, updated := range map[string]bool{"hash-of-another-client": false, hashOf("A"): true} {
 		for name, disturb := range map[string]func(f *fixture){
@@ -96,7 +97,7 @@ func TestAnAdoptedCVMKeepsItsDocument(t *testing.T) {
 	}
 }
 
-// TestACVMThatThePolicyNamesIsBound: one of the two bindings is enough.
+// TestACVMThatThePolicyNamesIsBound: either of the two bindings is sufficient.
 func TestACVMThatThePolicyNamesIsBound(t *testing.T) {
 	for instance, want := range map[string]string{"i-db-1": "vm-db-1", "i-other": ""} {
 		f := newFixture(3, "none").lose(1)
@@ -109,7 +110,7 @@ func TestACVMThatThePolicyNamesIsBound(t *testing.T) {
 
 const provenHash = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-// adoption is what is known of db-1, whose records are lost.
+// adoption is the input for db-1, whose records are lost.
 func adoption() AdoptionFacts {
 	s := testSpec(3, "none")
 	m := policy.Measurement{MRTD: strings.Repeat("1", 96), RTMR0: strings.Repeat("2", 96), RTMR1: strings.Repeat("3", 96), RTMR2: strings.Repeat("4", 96)}
@@ -144,7 +145,7 @@ func TestAMemberIsAdoptedAsWhatItAttested(t *testing.T) {
 	}
 }
 
-// TestAdoptionSaysWhatIsMissing: each row is one thing that is not as it must be.
+// TestAdoptionSaysWhatIsMissing: each row breaks one condition.
 func TestAdoptionSaysWhatIsMissing(t *testing.T) {
 	for want, disturb := range map[string]func(f *AdoptionFacts){
 		"under way":                            func(f *AdoptionFacts) { f.Open = &operation.Operation{ID: "o", Phase: operation.Acting} },
@@ -182,9 +183,9 @@ func TestAdoptionSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// TestACVMThatAnotherClientMadeIsAdopted: a running app moves to Cadre when it measures the group's
-// compose text and nothing that the closed list refuses, in whatever bytes its document is written. No
-// record of it was ever there.
+// TestACVMThatAnotherClientMadeIsAdopted: Cadre adopts a running app that measures the group's compose text, if its
+// document has no field that the closed list refuses. The document's formatting does not matter. Cadre never had a
+// record of the app.
 func TestACVMThatAnotherClientMadeIsAdopted(t *testing.T) {
 	attested := func(change func(doc map[string]any)) (AdoptionFacts, string) {
 		f := adoption()
@@ -232,7 +233,7 @@ func TestACVMThatAnotherClientMadeIsAdopted(t *testing.T) {
 	}
 }
 
-// TestABoundSlotIsNotAdopted, but one whose policy alone is lost is.
+// TestABoundSlotIsNotAdopted: a Slot that lost only its policy is adopted.
 func TestABoundSlotIsNotAdopted(t *testing.T) {
 	f := adoption()
 	f.Record.InstanceID, f.Record.VMUUID = "i-1", "vm-1"
@@ -249,8 +250,8 @@ func TestABoundSlotIsNotAdopted(t *testing.T) {
 	}
 }
 
-// TestAmongRevisionsThatMeasureTheSameTheTargetIsMeant unless another one's document has
-// this very hash.
+// TestAmongRevisionsThatMeasureTheSameTheTargetIsMeant: the target wins, unless another Revision's document has
+// exactly the attested hash.
 func TestAmongRevisionsThatMeasureTheSameTheTargetIsMeant(t *testing.T) {
 	f := adoption()
 	other := f.Spec
@@ -270,13 +271,13 @@ func TestAmongRevisionsThatMeasureTheSameTheTargetIsMeant(t *testing.T) {
 	}
 }
 
-// TestAMemberIsAdoptedAsARevisionOfItsGroup: another group's Slots may run the same, and what theirs is called is none of
-// this one's. A record that names no group is kept among those of this one.
+// TestAMemberIsAdoptedAsARevisionOfItsGroup: a Revision of another group does not count, even with the same
+// content. A record without a group counts as a Revision of this group.
 func TestAMemberIsAdoptedAsARevisionOfItsGroup(t *testing.T) {
 	for of, want := range map[string]bool{"db": true, "": true, "web": false} {
 		f := adoption()
 		runs, template := f.Spec.Revision(), f.Spec.Template
-		f.Spec.Template.Compose = compose("B") // the spec moved on since
+		f.Spec.Template.Compose = compose("B") // the spec has changed since
 		f.Revisions = map[string]group.RevisionRecord{runs: {Digest: runs, Group: of, Template: template}}
 		if a, ok := Adoption(f, epoch); !ok || (a.Missing == "") != want || (a.Revision == runs) != want {
 			t.Errorf("a revision of %q: %+v", of, a)
@@ -284,7 +285,7 @@ func TestAMemberIsAdoptedAsARevisionOfItsGroup(t *testing.T) {
 	}
 }
 
-// TestATT36_APolicyAllowsTheTextWithItsMark: what is measured is the text as Cadre rendered it.
+// TestATT36_APolicyAllowsTheTextWithItsMark: the measured text is the text as Cadre rendered it.
 func TestATT36_APolicyAllowsTheTextWithItsMark(t *testing.T) {
 	compose := "services:\n  cadre:\n    command: [--revision-mark=" + appcompose.MarkPlace + "]\n"
 	raw, err := appcompose.Render("demo-web", compose, nil)

@@ -10,7 +10,8 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// TestI17_WhichRequestsAreAnswered: their Operation is recorded, or there is nothing that could answer.
+// TestI17_WhichRequestsAreAnswered: a request is answered when its Operation is recorded, or when no step could
+// answer it.
 func TestI17_WhichRequestsAreAnswered(t *testing.T) {
 	for name, c := range map[string]struct {
 		r    Request
@@ -62,12 +63,12 @@ func TestI17_WhichRequestsAreAnswered(t *testing.T) {
 	}
 }
 
-// TestR103_ToGoOnIsAboutAFailedRollout, and leaves the state of another one as it is.
+// TestR103_ToGoOnIsAboutAFailedRollout: a retry leaves the state of any other rollout unchanged.
 func TestR103_ToGoOnIsAboutAFailedRollout(t *testing.T) {
 	for state, want := range map[operation.RolloutState]operation.RolloutState{operation.FailedState: operation.Running, operation.Running: operation.Running} {
 		f := newFixture(3, "none").want("B").rolling()
 		f.rec.Rollout.State, f.rec.Rollout.Reason = state, "before"
-		f.blind("the platform") // so that nothing else moves it
+		f.blind("the platform") // so that no other input changes the rollout
 		f.obs.Requests = []Request{{ID: "q", Kind: RequestRetry, Reason: "mended"}}
 		r := f.plan().Rollout
 		if said := strings.Contains(r.Reason, "mended"); r.State != want || said != (state == operation.FailedState) {
@@ -76,7 +77,7 @@ func TestR103_ToGoOnIsAboutAFailedRollout(t *testing.T) {
 	}
 }
 
-// TestR139_WhoIsKeptBackIsNamed, with the field of the first one.
+// TestR139_WhoIsKeptBackIsNamed: the status names the Slots, and the field that keeps the first of them back.
 func TestR139_WhoIsKeptBackIsNamed(t *testing.T) {
 	f := newFixture(4, "none").want("B")
 	for i := range 4 {
@@ -94,7 +95,7 @@ func TestR139_WhoIsKeptBackIsNamed(t *testing.T) {
 	}
 }
 
-// TestTimingHasDefaults for what is left out, and keeps what is said.
+// TestTimingHasDefaults: OrDefault fills the missing fields and keeps the others.
 func TestTimingHasDefaults(t *testing.T) {
 	d := DefaultTiming()
 	d.Settle = d.MaxCallTimeout
@@ -110,7 +111,7 @@ func TestTimingHasDefaults(t *testing.T) {
 	}
 }
 
-// TestR65_WhatIsRefusedOftenIsLeftToAPerson, not a time sooner.
+// TestR65_WhatIsRefusedOftenIsLeftToAPerson: the planner retries until maxRefusals, and then waits for an operator.
 func TestR65_WhatIsRefusedOftenIsLeftToAPerson(t *testing.T) {
 	for n, want := range map[int]string{maxRefusals - 1: HoldDeferred, maxRefusals: HoldRefused} {
 		op := operation.Operation{Kind: operation.Update, To: "B", Phase: operation.Failed, Failure: operation.Failure{Cause: operation.CauseRefused}, Times: operation.Times{Ended: epoch}}
@@ -122,8 +123,8 @@ func TestR65_WhatIsRefusedOftenIsLeftToAPerson(t *testing.T) {
 	}
 }
 
-// TestR39_WhatWasAskedForByNameIsAStepLikeOthers: its id does not begin as the rollout's steps do, and it
-// still came after those that were recorded before it.
+// TestR39_WhatWasAskedForByNameIsAStepLikeOthers: a requested step has another id format than the rollout's steps.
+// It still follows the steps that were recorded before it.
 func TestR39_WhatWasAskedForByNameIsAStepLikeOthers(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling()
 	f.op(1, operation.Failed, nil)

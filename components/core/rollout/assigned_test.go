@@ -8,8 +8,8 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// refreshed is a group that heals, whose Slots proved what an edit of checks alone brought, and the
-// Revision before.
+// refreshed is a group with healing, whose Slots proved an edit of checks alone. It returns the previous Revision
+// as well.
 func refreshed() (f *fixture, before string) {
 	f = heals(3, "none")
 	before = f.spec.Revision()
@@ -26,9 +26,9 @@ func (f *fixture) noteRevision() {
 	f.rec.Revisions[digest] = group.RevisionRecord{Digest: digest, ComposeHash: hashOf("A"), Template: f.spec.Template, AgentSpec: f.spec.AgentSpec()}
 }
 
-// TestR10_ABootThatProvedACalledOffRefreshIsNotMovedAway: the step was called off, or late, a moment
-// before the Boot attested, so that the record names what ran before. What it proved is noted, and its
-// silence is healed as that of any other.
+// TestR10_ABootThatProvedACalledOffRefreshIsNotMovedAway: the step was cancelled, or late, a moment before the Boot
+// attested, so that the record names the previous Revision. The planner records the proven Revision, and heals a
+// silent Boot as usual.
 func TestR10_ABootThatProvedACalledOffRefreshIsNotMovedAway(t *testing.T) {
 	f, before := refreshed()
 	f.rec.Slots[1].Assigned = before
@@ -61,8 +61,8 @@ func TestR10_ABootThatProvedACalledOffRefreshIsNotMovedAway(t *testing.T) {
 	}
 }
 
-// TestR112_ASilentAgentIsHealedBeforeItsRefresh, which it could not prove; the restart is no wrong turn
-// once it is made, and one that speaks is updated.
+// TestR112_ASilentAgentIsHealedBeforeItsRefresh: a silent agent cannot prove a refresh. The restart continues once
+// it is recorded, and a reporting agent is updated.
 func TestR112_ASilentAgentIsHealedBeforeItsRefresh(t *testing.T) {
 	edited := func() *fixture {
 		f := heals(3, "none")
@@ -116,8 +116,9 @@ func TestR112_ASilentAgentIsHealedBeforeItsRefresh(t *testing.T) {
 	}
 }
 
-// TestR74_WhatARefusedStepWasFromIsWhatTheCVMWasToldLast, not what its last Boot proved, which is gone: the
-// record that goes back to it would take the silence of a CVM that never came up for that of one that runs.
+// TestR74_WhatARefusedStepWasFromIsWhatTheCVMWasToldLast: From is the content that the CVM was given last, since
+// the Boot that proved earlier content is gone. A refused step restores From as Assigned. With the earlier content
+// there, the silence of a CVM that never booted would look like the silence of a running one.
 func TestR74_WhatARefusedStepWasFromIsWhatTheCVMWasToldLast(t *testing.T) {
 	f := newFixture(1, "none").want("C").rolling().silent(0, epoch.Add(24*time.Hour-6*time.Minute))
 	dead := revisionOf(f.spec, "B")
@@ -138,8 +139,8 @@ func TestR74_WhatARefusedStepWasFromIsWhatTheCVMWasToldLast(t *testing.T) {
 	wantExecutes(t, f.plan(), "UPDATE db-0")
 }
 
-// TestR50_AStepOfWhatNeverCameUpIsJudgedAlikeAtBothLooks: beside another one that is down it begins, since it takes
-// nothing away, and is not called off as soon as it is recorded.
+// TestR50_AStepOfWhatNeverCameUpIsJudgedAlikeAtBothLooks: the step takes nothing away, so it begins while another
+// member is down. The second evaluation does not cancel it after it is recorded.
 func TestR50_AStepOfWhatNeverCameUpIsJudgedAlikeAtBothLooks(t *testing.T) {
 	for _, kind := range []string{"none", "etcd"} {
 		f := newFixture(3, kind).want("C").rolling()

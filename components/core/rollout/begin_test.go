@@ -9,7 +9,8 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// TestR60_WhatBeginRecords: the Operation, what its Slot is assigned, and whose rollout it is evidence about.
+// TestR60_WhatBeginRecords: Begin records the Operation, the Slot's assigned Revision, and the rollout that the
+// step is evidence about.
 func TestR60_WhatBeginRecords(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit     func(*Action)
@@ -51,7 +52,7 @@ func TestR60_WhatBeginRecords(t *testing.T) {
 	}
 }
 
-// TestR103_WhoAsksForAnotherAttemptDecidesToGoOn, and nobody else does.
+// TestR103_WhoAsksForAnotherAttemptDecidesToGoOn: only an operator's update resumes a failed rollout.
 func TestR103_WhoAsksForAnotherAttemptDecidesToGoOn(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*Action)
@@ -70,7 +71,7 @@ func TestR103_WhoAsksForAnotherAttemptDecidesToGoOn(t *testing.T) {
 	}
 }
 
-// TestWhatMayNotBegin: it waits, it is under way, or there is no rollout to number it.
+// TestWhatMayNotBegin: the Action is held, it is under way, or no rollout exists to number it.
 func TestWhatMayNotBegin(t *testing.T) {
 	for name, c := range map[string]struct {
 		a Action
@@ -86,7 +87,7 @@ func TestWhatMayNotBegin(t *testing.T) {
 	}
 }
 
-// TestARequestsNameIsBounded: it is part of a key, and two that are long differ.
+// TestARequestsNameIsBounded: the id is part of a KV key, and two long ids stay different.
 func TestARequestsNameIsBounded(t *testing.T) {
 	fits := strings.Repeat("q", maxID-len("db-1."))
 	if got := requestID("db-1", fits); got != "db-1."+fits {
@@ -98,7 +99,8 @@ func TestARequestsNameIsBounded(t *testing.T) {
 	}
 }
 
-// TestI17_WhichRequestGoesFirst: a replacement, then an update, and among the same the least id; the same one in any order.
+// TestI17_WhichRequestGoesFirst: a replacement comes first, then an update. Among equal kinds, the lowest id comes
+// first, in any order of the input.
 func TestI17_WhichRequestGoesFirst(t *testing.T) {
 	r := func(kind RequestKind, id string) Request { return Request{Kind: kind, ID: id, Slot: "db-1"} }
 	all := []Request{r(RequestReplace, "x"), r(RequestReplace, "y"), r(RequestUpdate, "u"), r(RequestRestart, "a"), r(RequestRestart, "b")}
@@ -111,7 +113,8 @@ func TestI17_WhichRequestGoesFirst(t *testing.T) {
 	}
 }
 
-// TestR66_ResolvedIsTheWordAboutTheVeryOperation that was not heard yet.
+// TestR66_ResolvedIsTheWordAboutTheVeryOperation: Resolved returns the resolution of this Operation that was not
+// applied yet.
 func TestR66_ResolvedIsTheWordAboutTheVeryOperation(t *testing.T) {
 	op := operation.Operation{ID: "op", Request: operation.Request{ResolvedBy: "heard"}}
 	for name, c := range map[string]struct {
@@ -141,7 +144,7 @@ func TestR66_ResolvedIsTheWordAboutTheVeryOperation(t *testing.T) {
 	}
 }
 
-// TestR65_WhatCountsAsATry: the newest run of the same step that came to nothing.
+// TestR65_WhatCountsAsATry: the newest consecutive failures of the same step count.
 func TestR65_WhatCountsAsATry(t *testing.T) {
 	failed := func(kind operation.Kind, to string, phase operation.Phase, cause operation.Cause) operation.Operation {
 		return operation.Operation{Kind: kind, To: to, Phase: phase, Failure: operation.Failure{Cause: cause}, Times: operation.Times{Ended: epoch}}
@@ -175,7 +178,8 @@ func TestR65_WhatCountsAsATry(t *testing.T) {
 	}
 }
 
-// TestR65_HowLongATryWaits: longer each time, at most operation.MaxWait from now, and not where a person asks.
+// TestR65_HowLongATryWaits: the wait grows with each attempt, up to operation.MaxWait from now. An operator's
+// request does not wait.
 func TestR65_HowLongATryWaits(t *testing.T) {
 	aborted := func(n int) []operation.Operation {
 		var out []operation.Operation
@@ -202,7 +206,7 @@ func TestR65_HowLongATryWaits(t *testing.T) {
 			t.Errorf("after %d, a moment before %s: free", n, wait)
 		}
 	}
-	ahead := epoch.Add(-time.Hour) // the clock that wrote the end was ahead of this one
+	ahead := epoch.Add(-time.Hour) // the clock that recorded the end was ahead of this clock
 	if h := ask(1, ahead, nil); len(h) != 1 || !h[0].Until.Equal(ahead.Add(operation.MaxWait)) {
 		t.Errorf("ended in the future: %+v", h)
 	}

@@ -8,8 +8,8 @@ import (
 	"cadre.dev/core/rollout/rollouttest"
 )
 
-// BenchmarkDecide plans groups with work pending: `go test -bench Decide -benchmem
-// -cpuprofile cpu.out`. `make bench-plan` holds the figures against their aims.
+// BenchmarkDecide plans groups with work pending: `go test -bench Decide -benchmem -cpuprofile cpu.out`. `make
+// bench-plan` compares the figures with their targets.
 func BenchmarkDecide(b *testing.B) {
 	for _, kind := range []string{group.WorkloadNone, group.WorkloadPatroni} {
 		for _, slots := range []int{100, 1_000, 10_000} {
@@ -24,8 +24,8 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// BenchmarkDecideStruck plans groups in which much is wrong at once: what is asked for each member must
-// not walk all of them.
+// BenchmarkDecideStruck plans groups with many simultaneous faults: the evaluation of each member must not walk all
+// members.
 func BenchmarkDecideStruck(b *testing.B) {
 	for name, of := range map[string]func(int) rollouttest.World{"silent": rollouttest.Silent, "failing": rollouttest.Failing, "scaled in": rollouttest.ScaledIn} {
 		for _, slots := range []int{200, 2_000} {

@@ -410,8 +410,8 @@ func (w *world) spent(m *member, r rung) bool {
 }
 
 // shared reports that a start of m takes nothing away and that other members went down with it. Their common cause
-// may end by itself. Such an attempt is not counted: an outage of the key service would use up the attempts of each
-// Slot (R122).
+// may end without a repair. Such an attempt is not counted: an outage of the key service would use up the attempts
+// of each Slot (R122).
 func (w *world) shared(c candidate) bool {
 	return c.kind == operation.Restart && c.service == "" && (c.down || c.m.hangs()) && w.costly(c.m) != ""
 }

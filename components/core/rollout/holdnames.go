@@ -6,7 +6,7 @@ import (
 )
 
 // Stable names of the predicates that hold an Action (R140). The planner evaluates all of them for each candidate,
-// also after the first one that holds it.
+// not only up to the first failure.
 const (
 	// HoldIncomplete: a source did not answer, or the observation is too old (R11, R26).
 	HoldIncomplete = "incomplete_observation"
