@@ -54,8 +54,8 @@ func TestR21_ABrokenSlotAtTheTargetBlocksTheHealthyOnes(t *testing.T) {
 	}
 }
 
-// TestR21_OneThatSpeaksIsNotDownByAnOldListing: what the platform says may be of minutes before. A restart by name
-// takes the member away all the same, and needs its room.
+// TestR21_OneThatSpeaksIsNotDownByAnOldListing: the platform's listing may be minutes old. A requested restart
+// takes the member away all the same, and needs room in the budget.
 func TestR21_OneThatSpeaksIsNotDownByAnOldListing(t *testing.T) {
 	for name, c := range map[string]struct {
 		says  func(i *Instance)
@@ -80,13 +80,13 @@ func TestR21_OneThatSpeaksIsNotDownByAnOldListing(t *testing.T) {
 
 func TestR21_ASlotThatOnlyCountsMinReadyNeedsRoom(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling().op(2, operation.Booting, nil)
-	f.rec.Slots[1].AvailableSince = f.now.Add(-time.Second) // back from a reboot of its own
+	f.rec.Slots[1].AvailableSince = f.now.Add(-time.Second) // available again after a reboot of its own
 	p := f.plan()
 	wantExecutes(t, p)
 	wantHeld(t, p, "db-1", HoldMaxUnavailable)
 	g := newFixture(3, "none").want("B").rolling()
 	g.rec.Slots[1].AvailableSince = g.now.Add(-time.Second)
-	wantExecutes(t, g.plan(), "UPDATE db-1") // alone it may
+	wantExecutes(t, g.plan(), "UPDATE db-1") // it may begin alone
 }
 
 func TestR21_ALargerBudgetIsUsed(t *testing.T) {
@@ -161,7 +161,7 @@ func TestR26_AnIncompleteOrOldObservationBeginsNothing(t *testing.T) {
 
 func TestR27_TheScanGoesOnBehindABlockedCandidate(t *testing.T) {
 	f := newFixture(4, "none").want("B").rolling().sick(0)
-	f.asks("db-3", "q") // class 1, before the broken one
+	f.asks("db-3", "q") // class 1, before the broken Slot
 	p := f.plan()
 	wantHeld(t, p, "db-3", HoldMaxUnavailable)
 	wantExecutes(t, p, "UPDATE db-0")
@@ -171,7 +171,8 @@ func TestR28_ABrokenSlotDoesNotBlockTheRolloutThatRepairsIt(t *testing.T) {
 	for _, kind := range []string{"none", "consul", "patroni"} {
 		p := newFixture(3, kind).want("B").sick(1).plan()
 		wantExecutes(t, p, "UPDATE db-1")
-		// Of a group without a driver only a check says that the member is ill: its hooks run all the same.
+		// In a group without a driver, a failing check is the only evidence of the fault: the hooks run all the
+		// same.
 		if a := actionOf(t, p, "db-1"); a.Way.SkipDrain != (kind != "none") || a.Class != ClassBroken {
 			t.Errorf("%s: class %d, skip drain %t", kind, a.Class, a.Way.SkipDrain)
 		}
@@ -277,7 +278,7 @@ func TestR39_AStuckSlotAtTheTargetIsEvidence(t *testing.T) {
 func TestR39_ASlotThatNeverBootedAtTheTargetIsNotMovedThereAgain(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling().stopped(2)
 	f.op(2, operation.Failed, func(op *operation.Operation) { op.Failure.Cause = operation.CauseBootError })
-	p := f.plan() // its last admission still says A
+	p := f.plan() // its last admission still names A
 	if hasAction(p, "db-2") {
 		t.Errorf("the same thing is applied again\n%s", describe(p))
 	}
@@ -290,7 +291,7 @@ func TestR40_AFailedStepBlocksEveryFurtherHealthySlot(t *testing.T) {
 	p := f.plan()
 	wantExecutes(t, p)
 	wantHeld(t, p, "db-7", HoldFailedStep)
-	g := newFixture(9, "none").want("B").rolling().at(8, "B") // it is back
+	g := newFixture(9, "none").want("B").rolling().at(8, "B") // it is available again
 	g.spec.UpdatePolicy.MaxUnavailableFixed = intp(1)
 	g.op(8, operation.Failed, nil)
 	p = g.plan()
@@ -313,7 +314,7 @@ func TestR40_AStepInsideItsDeadlineOnlyUsesBudget(t *testing.T) {
 	wantExecutes(t, f.plan(), "UPDATE db-7")
 }
 
-// A removal that began is finished first, also where a higher Slot is to go since.
+// A removal in progress finishes first, even when a higher Slot is to be removed by now.
 func TestR109_ARemovalThatBeganIsFinishedFirst(t *testing.T) {
 	for _, kind := range []string{"none", "consul"} {
 		f := newFixture(5, kind).rolling()
@@ -326,16 +327,17 @@ func TestR109_ARemovalThatBeganIsFinishedFirst(t *testing.T) {
 	}
 }
 
-// TestR48_OfThoseThatGoADeadVoterIsFirst: without one that is well the others are too few to decide that it goes.
+// TestR48_OfThoseThatGoADeadVoterIsFirst: without a healthy voter, the others would be too few to decide the
+// removal.
 func TestR48_OfThoseThatGoADeadVoterIsFirst(t *testing.T) {
 	for kind, want := range map[string]string{"consul": "DELETE db-1", "etcd": "DELETE db-1", "none": "DELETE db-3"} {
 		f := newFixture(4, kind).rolling().stopped(1)
 		f.spec.Replicas, f.obs.DeleteDisks = 1, []string{"db-1", "db-2", "db-3"}
 		wantExecutes(t, f.plan(), want)
 		f.op(3, operation.Draining, func(op *operation.Operation) { op.Kind = operation.Delete })
-		wantExecutes(t, f.plan()) // what began is finished first
+		wantExecutes(t, f.plan()) // the step in progress finishes first
 	}
-	// One that hangs takes no part either; one that is only silent may.
+	// A member that hangs takes no part either. A silent member may take part.
 	for name, c := range map[string]struct {
 		ails func(f *fixture)
 		want string
@@ -426,7 +428,7 @@ func TestR135_ScaleInNeedsTheDiskGivenUp(t *testing.T) {
 	wantExecutes(t, f.plan(), "DELETE db-3")
 }
 
-// A removal asks the workload as every other step does.
+// A removal asks the workload, as any other step does.
 func TestR52_ScaleInAsksTheWorkload(t *testing.T) {
 	f := newFixture(4, "patroni")
 	f.spec.Replicas, f.obs.DeleteDisks = 3, []string{"db-3"}

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// TestADeletionForgetsNobodyWhoMayBeListed: who takes it back has to know whom those that are left list, and what one
-// listing lacks may be there, with nobody to delete it once its Slot is forgotten.
+// TestADeletionForgetsNobodyWhoMayBeListed: an operator who takes the deletion back needs the records of all
+// members that the remaining set lists. A CVM that one listing lacks may still exist, and its deletion needs its
+// Slot's record.
 func TestADeletionForgetsNobodyWhoMayBeListed(t *testing.T) {
 	for kind, want := range map[string]int{"none": 1, "etcd": 0, "consul": 1, "patroni": 1} {
 		f := newFixture(3, kind)

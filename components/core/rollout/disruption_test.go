@@ -8,7 +8,7 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// recorded gives the fixture's Revisions their content, as the leader records it.
+// recorded adds the content to the fixture's Revisions, as the leader records it.
 func (f *fixture) recorded() *fixture {
 	for digest, r := range f.rec.Revisions {
 		for _, name := range []string{"A", "B", "C"} {
@@ -33,7 +33,7 @@ func TestR132_ASlotThatMayNotBeTouchedHoldsTheRollout(t *testing.T) {
 	if text := actionOf(t, p, "db-2").Holds[0].Message; !strings.Contains(text, "RESTART (template.compose)") || !strings.Contains(text, "cadre instance update db-2") {
 		t.Errorf("the hold does not say what it takes and the way out: %s", text)
 	}
-	// Time that a person takes is not the rollout's.
+	// The wait for an operator does not count towards the rollout's deadline.
 	f.now = f.now.Add(100 * group.ProgressDeadline(f.spec))
 	f.obs.At = f.now
 	for i := range f.obs.Slots {
@@ -73,8 +73,8 @@ func TestR146_ThePlanSaysWhatChangesAndWhatItTakes(t *testing.T) {
 	}
 }
 
-// TestR132_ACorrectedCheckTakesARefresh: a Boot whose process works proves the corrected check as it runs. A check that
-// the edit leaves as it is, and a process that is down, are healed by a boot.
+// TestR132_ACorrectedCheckTakesARefresh: a running Boot with a working process proves the corrected check. A boot
+// heals a failing check that the edit leaves unchanged, and a process that is down.
 func TestR132_ACorrectedCheckTakesARefresh(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind    string

@@ -15,7 +15,7 @@ func drained(f *fixture, i int) operation.Operation {
 	return f.rec.Operations[len(f.rec.Operations)-1]
 }
 
-// TestFactsNameTheImagesThatABootHasToPull: those of the text that the one before did not have.
+// TestFactsNameTheImagesThatABootHasToPull: NewImages are the images that the previous text did not have.
 func TestFactsNameTheImagesThatABootHasToPull(t *testing.T) {
 	f := newFixture(3, "etcd")
 	sum := "@sha256:" + strings.Repeat("ab", 32)
@@ -68,7 +68,7 @@ func TestR50_QuorumIsCheckedAgainBeforeActing(t *testing.T) {
 func TestR50_ADrainedMemberIsNotCountedAgainstItself(t *testing.T) {
 	f := newFixture(3, "consul").want("B")
 	op := drained(f, 2)
-	f.sick(2) // it stopped serving
+	f.sick(2) // it has stopped serving
 	if facts := f.facts(op); !facts.Safe || !facts.NotServing {
 		t.Errorf("safe %t %q, not serving %t", facts.Safe, facts.SafeReason, facts.NotServing)
 	}
@@ -77,7 +77,7 @@ func TestR50_ADrainedMemberIsNotCountedAgainstItself(t *testing.T) {
 func TestR21_TheSecondLookAsksTheBudgetOfAStepThatGrewU(t *testing.T) {
 	f := newFixture(3, "patroni").want("B")
 	op := drained(f, 2)
-	f.lagging(2, 10) // right after a hand-over neither the old leader
+	f.lagging(2, 10) // right after a leadership transfer neither the old leader
 	f.lagging(1, 10) // nor another follower has caught up
 	if facts := f.facts(op); facts.Safe || !strings.Contains(facts.SafeReason, HoldMaxUnavailable) {
 		t.Errorf("safe %t %q", facts.Safe, facts.SafeReason)
@@ -120,8 +120,8 @@ func TestR82_FactsSayWhenAnOperationIsNotWanted(t *testing.T) {
 	}
 }
 
-// TestR82_WhatIsAskedForByNameIsWantedAtAnyRevision: a restart and a replacement lead to what their member runs, or
-// to what it is made at, whatever the spec says by now.
+// TestR82_WhatIsAskedForByNameIsWantedAtAnyRevision: a requested restart or replacement keeps its Revision, even
+// after a change of the spec.
 func TestR82_WhatIsAskedForByNameIsWantedAtAnyRevision(t *testing.T) {
 	for _, kind := range []operation.Kind{operation.Restart, operation.Replace} {
 		f := newFixture(3, "none").want("B")
@@ -189,7 +189,7 @@ func TestFactsCarryTheObservation(t *testing.T) {
 		!got.PostLaunch || got.LastReportOf != "boot-db-2" || !got.ReadySince.Equal(epoch) || !got.PlatformKnown {
 		t.Errorf("facts %+v", got)
 	}
-	// Drained by the hooks of what runs, brought up by those of what comes.
+	// The hooks of the running Revision drain the member. The hooks of the next Revision launch it.
 	if got.Limits.Drain != 3*time.Minute {
 		t.Errorf("time to drain %s", got.Limits.Drain)
 	}
@@ -219,8 +219,7 @@ func TestR46_RemovalIsCheckedAgain(t *testing.T) {
 	}
 }
 
-// A disk that is preserved while the member drains stays: only the spec as it is
-// now can allow the deletion.
+// A disk that the spec preserves during the drain stays: only the present spec can allow the deletion.
 func TestOPS03_ADiskThatIsPreservedMeanwhileStays(t *testing.T) {
 	f := newFixture(4, "none")
 	f.spec.Replicas = 3
@@ -235,8 +234,8 @@ func TestOPS03_ADiskThatIsPreservedMeanwhileStays(t *testing.T) {
 	}
 }
 
-// TestR139_TheFactsOfADrainSayWhomToHandOverTo: a member that is to rest gives leadership away,
-// and keeps it where nobody can take it.
+// TestR139_TheFactsOfADrainSayWhomToHandOverTo: a member that is drained hands leadership over, and keeps it where
+// no member can take it.
 func TestR139_TheFactsOfADrainSayWhomToHandOverTo(t *testing.T) {
 	drain := func(op *operation.Operation) { op.Kind = operation.Drain }
 	for name, c := range map[string]struct {
@@ -260,8 +259,7 @@ func TestR139_TheFactsOfADrainSayWhomToHandOverTo(t *testing.T) {
 	}
 }
 
-// TestWhoCountsAsAVoter: a member without a part in who leads is none, where the workload has no
-// voters of its own.
+// TestWhoCountsAsAVoter: in a workload without voters of its own, a member that cannot lead or elect is no voter.
 func TestWhoCountsAsAVoter(t *testing.T) {
 	for role, want := range map[Role]bool{RoleFollower: true, RoleLeader: true, RoleLearner: false, RoleNone: false} {
 		f := newFixture(3, "patroni")
@@ -273,8 +271,8 @@ func TestWhoCountsAsAVoter(t *testing.T) {
 	}
 }
 
-// What a report tells of health says nothing of checks that its agent does not go by, or has no
-// verdict of. An agent that is older tells neither.
+// The health in a report says nothing about checks that the agent does not use yet, or that have no verdict yet. An
+// older agent reports neither.
 func TestAReportTellsWhatItsHealthGoesBy(t *testing.T) {
 	f := newFixture(1, "none").want("B")
 	to := f.spec.Revision()
@@ -298,8 +296,8 @@ func TestAReportTellsWhatItsHealthGoesBy(t *testing.T) {
 	}
 }
 
-// No hook runs in a refresh, so that none is waited for either: what cannot be prepared is
-// called off in the time of a step without hooks.
+// A refresh runs no hook, so its deadline has no time for hooks. A refresh that cannot be prepared is cancelled
+// after the time of a step without hooks.
 func TestR79_ARefreshWaitsForNoHooks(t *testing.T) {
 	f := newFixture(3, "consul").want("B")
 	f.spec.LifecycleHooks = []group.LifecycleHook{{Name: "long", Transition: group.PreTerminate, MaxDuration: group.Duration(time.Hour)}}
@@ -311,8 +309,8 @@ func TestR79_ARefreshWaitsForNoHooks(t *testing.T) {
 	}
 }
 
-// Of a replacement whose CVM is deleted a creation is left: it takes nothing away, whoever went down or fell silent since, and
-// whoever went with its CVM.
+// After the deletion of the old CVM, a replacement has only its creation left. The creation takes nothing away,
+// regardless of other members' outages and of the members that ended with the CVM.
 func TestR50_WhatMadeWayTakesNothingMoreAway(t *testing.T) {
 	for _, kind := range []string{"none", "patroni", "consul"} {
 		for name, c := range map[string]struct {
@@ -343,7 +341,7 @@ func TestR50_WhatMadeWayTakesNothingMoreAway(t *testing.T) {
 	}
 }
 
-// What is told beside a drain that a hook holds calls it off.
+// The way out that the reason of a held drain names does cancel the drain.
 func TestR80_TheWayOutOfADrainThatAHookHolds(t *testing.T) {
 	ill := func(f *fixture, op *operation.Operation) { f.failing(2, "ready"); op.Before.Unavailable = true }
 	for name, c := range map[string]struct {
@@ -397,8 +395,8 @@ func TestR80_TheWayOutOfADrainThatAHookHolds(t *testing.T) {
 	}
 }
 
-// TestR89_AStepThatFailsSaysWhatItsMemberSaidLast: the driver's message is the reason while the member reports, and
-// stays its last word when it is silent. The word of another Boot is none of it.
+// TestR89_AStepThatFailsSaysWhatItsMemberSaidLast: the driver's message is the reason while the member reports. It
+// stays in the reason when the member falls silent. A message of another Boot does not count.
 func TestR89_AStepThatFailsSaysWhatItsMemberSaidLast(t *testing.T) {
 	const word = "the data is of a newer version"
 	for name, c := range map[string]struct {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestR67_TheBoundOneFillsTheSlot, and where none is bound the same one in every look.
+// TestR67_TheBoundOneFillsTheSlot: without a bound CVM, every evaluation chooses the same one.
 func TestR67_TheBoundOneFillsTheSlot(t *testing.T) {
 	for bound, want := range map[string][]string{
 		"vm-2": {"vm-2", "vm-1", "vm-3"}, "": {"vm-1", "vm-2", "vm-3"}, "vm-9": {"vm-1", "vm-2", "vm-3"},

@@ -13,7 +13,7 @@ import (
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// fixture is one pass's input, settled at revision A, to be disturbed by a test.
+// fixture is the input of one pass, settled at revision A. A test disturbs it.
 type fixture struct {
 	spec group.Spec
 	rec  Records
@@ -93,7 +93,7 @@ func healthyReport(slot string, now time.Time, kind string, members []string) *R
 	return r
 }
 
-// lead makes ordinal i the leader that everybody names.
+// lead makes ordinal i the leader that all members name.
 func (f *fixture) lead(i int) {
 	for j := range f.obs.Slots {
 		r := f.obs.Slots[j].Report
@@ -108,18 +108,18 @@ func (f *fixture) lead(i int) {
 	f.obs.Slots[i].Report.Role = RoleLeader
 }
 
-// asks notes that an operator asked for a restart.
+// asks adds an operator's request for a restart.
 func (f *fixture) asks(slot, id string) *fixture {
 	return f.asksFor(RequestRestart, slot, id)
 }
 
-// asksFor notes that an operator asked for something about a Slot.
+// asksFor adds an operator's request about a Slot.
 func (f *fixture) asksFor(kind RequestKind, slot, id string) *fixture {
 	f.obs.Requests = append(f.obs.Requests, Request{ID: id, Kind: kind, Slot: slot, Reason: "asked", By: "somebody"})
 	return f
 }
 
-// blind takes the platform's listing away.
+// blind removes the platform's listing.
 func (f *fixture) blind(why string) *fixture {
 	f.obs.Platform = Source{Silent: why}
 	return f
@@ -131,7 +131,7 @@ func (f *fixture) want(name string) *fixture {
 	return f
 }
 
-// at says that ordinal i runs and proved the named revision.
+// at makes ordinal i run and prove the named revision.
 func (f *fixture) at(i int, name string) *fixture {
 	f.obs.Slots[i].Admission.Revision = revisionOf(f.spec, name)
 	f.obs.Slots[i].Instance.ComposeHash = hashOf(name)
@@ -158,21 +158,21 @@ func (f *fixture) lagging(i int, bytes int64) *fixture {
 	return f
 }
 
-// silent takes the report of ordinal i away, unavailable since the given time.
+// silent removes the report of ordinal i, which is unavailable since the given time.
 func (f *fixture) silent(i int, since time.Time) *fixture {
 	f.obs.Slots[i].Report = nil
 	f.rec.Slots[i].AvailableSince, f.rec.Slots[i].UnavailableSince, f.rec.Slots[i].SilenceFrom = time.Time{}, since, since
 	return f
 }
 
-// stopped makes the platform say that the CVM of ordinal i does not run.
+// stopped makes the platform list the CVM of ordinal i as stopped.
 func (f *fixture) stopped(i int) *fixture {
 	f.obs.Slots[i].Instance.Status = "stopped"
 	f.obs.Slots[i].Report = nil
 	return f
 }
 
-// missing takes everything about ordinal i away: it was never made.
+// missing removes all records and observations of ordinal i: its CVM was never created.
 func (f *fixture) missing(i int) *fixture {
 	slot := f.obs.Slots[i].Slot
 	f.obs.Slots[i] = SlotObservation{Slot: slot, Ordinal: i}
@@ -215,7 +215,7 @@ func (f *fixture) facts(op operation.Operation) operation.Facts {
 	return FactsFor(f.spec, f.rec, f.obs, f.now, f.t, op)
 }
 
-// executes lists what p begins, in order, e.g. "UPDATE db-2".
+// executes lists the steps that p begins, in order, e.g. "UPDATE db-2".
 func executes(p Plan) []string {
 	var out []string
 	for _, a := range p.Actions {
