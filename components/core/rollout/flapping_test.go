@@ -10,7 +10,7 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// flapped is a record's transitions, so long ago.
+// flapped sets the transitions in the record of ordinal i to the given times before now.
 func (f *fixture) flapped(i int, ago ...time.Duration) *fixture {
 	f.rec.Slots[i].Flaps = nil
 	for _, d := range ago {
@@ -19,7 +19,7 @@ func (f *fixture) flapped(i int, ago ...time.Duration) *fixture {
 	return f
 }
 
-// flapping has ordinal i ready for so long, after the fourth transition.
+// flapping makes ordinal i ready since the given time, after its fourth transition.
 func (f *fixture) flapping(i int, ready time.Duration) *fixture {
 	f.flapped(i, 8*time.Minute, 6*time.Minute, 4*time.Minute, ready+time.Minute)
 	f.rec.Slots[i].AvailableSince = f.now.Add(-ready)
@@ -38,7 +38,7 @@ func TestR9_WhatCounts(t *testing.T) {
 	}{
 		"the report says so":       {func(f *fixture) { f.sick(1) }, 2},
 		"it stopped":               {func(f *fixture) { f.obs.Slots[1].Instance.Status = "stopped" }, 2},
-		"it is silent":             {func(f *fixture) { f.obs.Slots[1].Report = nil }, 2}, // until it proves otherwise
+		"it is silent":             {func(f *fixture) { f.obs.Slots[1].Report = nil }, 2}, // until a report proves otherwise
 		"it stays ready":           {func(*fixture) {}, 1},
 		"the platform is silent":   {func(f *fixture) { f.blind("the platform").obs.Slots[1].Instance = nil }, 1},
 		"it was not ready before":  {func(f *fixture) { f.sick(1).rec.Slots[1].AvailableSince = time.Time{} }, 1},
@@ -65,13 +65,13 @@ func (f *fixture) restarting(i int) {
 	})
 }
 
-// handingOver has the leader in a step that hands over.
+// handingOver puts the leader into a step that transfers leadership.
 func (f *fixture) handingOver() {
 	f.restarting(0)
 	f.rec.Operations[len(f.rec.Operations)-1].Transfer = &operation.Transfer{ExpectedLeader: "db-0", Candidates: []string{"db-2"}}
 }
 
-// leaderless: all live, and nobody leads.
+// leaderless makes all members alive and without a leader.
 func (f *fixture) leaderless() {
 	for i := range f.obs.Slots {
 		r := f.obs.Slots[i].Report
@@ -148,7 +148,7 @@ func TestR9_NoStepGoesOnBesideIt(t *testing.T) {
 	if a := p.Actions[0]; a.Slot != "db-0" || !strings.Contains(a.Holds[0].Message, "db-1 (flapping until "+f.now.Add(20*time.Second).Format(time.RFC3339)+") is not available") {
 		t.Errorf("action %+v", a)
 	}
-	// It is updated itself: that may cure it.
+	// The flapping member itself is updated: the update may cure it.
 	f = newFixture(3, "none").want("B").flapping(1, 40*time.Second)
 	if got := executes(f.plan()); len(got) != 1 || got[0] != "UPDATE db-1" {
 		t.Errorf("begins %v", got)
@@ -189,7 +189,7 @@ func TestR9_TheRecordIsBounded(t *testing.T) {
 	}
 }
 
-// What is long over makes no later step, fall or election one of these times.
+// Transitions that ended long ago do not make a later step, outage or election a case of flapping.
 func TestR9_WhatIsLongOverDoesNotCount(t *testing.T) {
 	before := func(edit func(*fixture)) *fixture {
 		f := newFixture(3, "none").flapped(1, 68*time.Minute, 66*time.Minute, 64*time.Minute, time.Hour)
@@ -236,8 +236,8 @@ func TestR9_TheRecordForgetsThem(t *testing.T) {
 	}
 }
 
-// It serves, and so does one that counts min_ready: what would take it away is asked for like one that
-// is available.
+// A flapping member serves, and so does a member in its min_ready. A step that takes it away needs the same
+// permission as for an available member.
 func TestR9_WhatTakesItAwayIsAskedFor(t *testing.T) {
 	for state, ready := range map[string]func(f *fixture){
 		"flaps":     func(f *fixture) { f.flapping(0, 40*time.Second) },

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestR120_WhenAFleetIsDark: from so many agents on, and from so great a share that is silent.
+// TestR120_WhenAFleetIsDark: the fleet needs at least darkFrom agents, and a silent share of at least one in
+// darkShare.
 func TestR120_WhenAFleetIsDark(t *testing.T) {
 	large := darkFrom * darkShare
 	for name, c := range map[string]struct {
@@ -27,11 +28,11 @@ func TestR120_WhenAFleetIsDark(t *testing.T) {
 	}
 }
 
-// TestR120_ASplitCountsFromWhenSilenceBegan: a member that was away for other reasons before is cut off
-// like the others, and one that fell silent on another day is not one of them.
+// TestR120_ASplitCountsFromWhenSilenceBegan: a member that was unavailable for other reasons before is cut off like
+// the others. A member that fell silent on another day does not count.
 func TestR120_ASplitCountsFromWhenSilenceBegan(t *testing.T) {
 	f := heals(3, "none")
-	f.failing(1, "ready") // since long, and heard until a moment ago
+	f.failing(1, "ready") // its check has failed for a long time, and its agent was heard until a moment ago
 	f.rec.Slots[1].AvailableSince, f.rec.Slots[1].UnavailableSince = time.Time{}, f.now.Add(-40*time.Minute)
 	heard := f.now.Add(-20 * time.Second)
 	f.obs.Slots[1].Report.ReceivedAt = heard
@@ -54,7 +55,7 @@ func TestR120_ASplitCountsFromWhenSilenceBegan(t *testing.T) {
 	}
 }
 
-// TestR120_HowManyFellSilentTogether, as one counts who looks at each silence by itself.
+// TestR120_HowManyFellSilentTogether compares with a count that evaluates each silence alone.
 func TestR120_HowManyFellSilentTogether(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 500 {

@@ -62,8 +62,8 @@ func TestOPS06_ARollbackBelowTheFloorIsHeldAndSaysSo(t *testing.T) {
 	}
 }
 
-// TestOPS06_WhatMayNotRunAnyMoreSaysWhy: its Boot was put out when the floor rose, or what it runs was revoked, and the
-// spec asks for just that. Nothing can be done about it, and nothing else would tell a person what to do.
+// TestOPS06_WhatMayNotRunAnyMoreSaysWhy: the rise of the floor or a revocation evicted the Boot of a Revision that
+// the spec still names. The planner has no step for it, and the Hold is the only message to the operator.
 func TestOPS06_WhatMayNotRunAnyMoreSaysWhy(t *testing.T) {
 	f := newFixture(3, "none")
 	f.rec.Policy = f.order()
@@ -94,14 +94,14 @@ func TestATT15_AnUnapprovedRevisionIsPlannedAndHeld(t *testing.T) {
 	if p.Status.TargetNumber != 2 {
 		t.Errorf("target #%d", p.Status.TargetNumber)
 	}
-	// A person may take longer than a rollout.
+	// An operator's approval may take longer than the rollout's deadline.
 	f.rec.Rollout, f.rec.Status.Target = p.Rollout, p.Target
 	f.now = f.now.Add(48 * time.Hour)
 	f.obs.At = f.now
 	if p = f.plan(); p.Rollout.State != operation.Running {
 		t.Errorf("state %s: %s", p.Rollout.State, p.Rollout.Reason)
 	}
-	// Its compose hash alone says nothing of hooks and checks.
+	// The compose hash alone does not cover hooks and checks.
 	f.rec.Policy.Approvals[hashOf("B")] = policy.Approval{}
 	if got := gateHolds(f.plan()); len(got) != 3 {
 		t.Errorf("approved by its hash alone: held %v", got)
@@ -124,7 +124,7 @@ func TestRevokedRevisionIsNotRolledOutNorRestarted(t *testing.T) {
 	if got := gateHolds(f.plan()); !slices.Equal(got, []string{"db-1 revoked"}) {
 		t.Errorf("holds %v", got)
 	}
-	f.spec.Replicas = 1 // removal needs no admission
+	f.spec.Replicas = 1 // a removal needs no admission
 	if got := gateHolds(f.plan()); len(got) != 0 {
 		t.Errorf("the removal is held: %v", got)
 	}
@@ -141,7 +141,7 @@ func TestProblemsBecomeACondition(t *testing.T) {
 	t.Errorf("conditions %+v", f.plan().Status.Conditions)
 }
 
-// TestR139_NobodyIsToldOfAPinThatIsNotThere: the way out names what stands in the way.
+// TestR139_NobodyIsToldOfAPinThatIsNotThere: the way out names the actual obstacle.
 func TestR139_NobodyIsToldOfAPinThatIsNotThere(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling()
 	f.rec.Policy.RequireApproval = true
@@ -154,8 +154,8 @@ func TestR139_NobodyIsToldOfAPinThatIsNotThere(t *testing.T) {
 	t.Error(describe(f.plan()))
 }
 
-// A pin to what may not run waits for a person: it is named as the pin that it is, and no
-// verdict about the rollout of the others.
+// A pin to a Revision that may not run waits for an operator. The message names the pin, and the rollout of the
+// other Slots does not fail by it.
 func TestR139_APinToWhatMayNotRunIsNoFailureOfTheOthers(t *testing.T) {
 	for hold, refuse := range map[string]func(*policy.GroupPolicy, *fixture){
 		HoldRevoked: func(gp *policy.GroupPolicy, f *fixture) {

@@ -8,9 +8,9 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// TestR21_HalfOfAChangeWaitsForNobody: the part that is there took the member down, and of two voters the other
-// one waits for it to come up. The rest takes nothing more away; one that serves between two parts is spared like
-// any other, and so is one that the call did not end yet.
+// TestR21_HalfOfAChangeWaitsForNobody: the applied part took the member down, and the other of two voters waits for
+// it. The other parts take nothing more away. A member that serves between two parts is protected as usual. So is a
+// member whose Boot the call has not ended yet.
 func TestR21_HalfOfAChangeWaitsForNobody(t *testing.T) {
 	half := func() (*fixture, *operation.Operation) {
 		f := newFixture(2, "etcd").want("B").rolling()
@@ -81,7 +81,7 @@ func (f *fixture) halfDone(i int) *operation.Operation {
 	return &f.rec.Operations[len(f.rec.Operations)-1]
 }
 
-// TestR15_AnExtraSlotIsMadeWhateverStepIsUnderWay: a step that stands half done may wait for that extra Slot.
+// TestR15_AnExtraSlotIsMadeWhateverStepIsUnderWay: a partially applied step may wait for that extra Slot.
 func TestR15_AnExtraSlotIsMadeWhateverStepIsUnderWay(t *testing.T) {
 	for name, edit := range map[string]func(f *fixture, op *operation.Operation){
 		"its next part waits":              func(*fixture, *operation.Operation) {},
@@ -101,7 +101,8 @@ func TestR15_AnExtraSlotIsMadeWhateverStepIsUnderWay(t *testing.T) {
 	}
 }
 
-// TestR45_WhoIsSickDoesNotWaitForOneThatStandsHalfDone: that serves, and its next part waits for the one that is sick.
+// TestR45_WhoIsSickDoesNotWaitForOneThatStandsHalfDone: the Slot of the partially applied step serves, and its next
+// part waits for the sick member.
 func TestR45_WhoIsSickDoesNotWaitForOneThatStandsHalfDone(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(f *fixture, op *operation.Operation)

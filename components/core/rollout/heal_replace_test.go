@@ -11,8 +11,8 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// TestR118_AReplacementThatCameToNothingIsTriedAgain: after the waits of any attempts, and what the
-// platform said is told. Where the old CVM is gone already, the Slot is filled, and is not given up.
+// TestR118_AReplacementThatCameToNothingIsTriedAgain: the retry follows after the usual wait, and the Hold has the
+// platform's message. Once the old CVM is gone, the planner fills the Slot and does not quarantine it.
 func TestR118_AReplacementThatCameToNothingIsTriedAgain(t *testing.T) {
 	f := heals(3, "none").gone(1, time.Hour).tried(1, 0, 3*time.Minute)
 	f.spec.AutoHealing.Replace = group.ReplaceAuto
@@ -42,12 +42,12 @@ func TestR118_AReplacementThatCameToNothingIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestR115_WhoWentOnAnotherDayKeepsNoDisk: of the cluster's members only those that went when this one
-// did are a reason to leave it alone.
+// TestR115_WhoWentOnAnotherDayKeepsNoDisk: only members of the cluster that went at the same time as this one keep
+// its disk from being given up.
 func TestR115_WhoWentOnAnotherDayKeepsNoDisk(t *testing.T) {
 	for name, c := range map[string]struct {
 		of       []time.Duration
-		spoke    time.Duration // when it was heard last: a restart did not help
+		spoke    time.Duration // when its agent was heard last: a restart did not help
 		replaced bool
 	}{
 		"alone":                                   {nil, time.Hour, true},
@@ -72,7 +72,7 @@ func TestR115_WhoWentOnAnotherDayKeepsNoDisk(t *testing.T) {
 	}
 }
 
-// TestR115_TheWayOutHelps: who is told to heal a Slot by hand is told what the Slot's CVM allows.
+// TestR115_TheWayOutHelps: the Hold names the commands that the Slot's CVM allows.
 func TestR115_TheWayOutHelps(t *testing.T) {
 	gone := func(heals *group.Heals, beside bool) *fixture {
 		f := heals3(heals).gone(1, time.Hour)
@@ -98,7 +98,7 @@ func TestR115_TheWayOutHelps(t *testing.T) {
 	}
 }
 
-// heals3 is three Slots that healing may replace, of which ordinal 1 was healed before.
+// heals3 is a group of three Slots with automatic replacement; ordinal 1 has the given healing record.
 func heals3(before *group.Heals) *fixture {
 	f := heals(3, "none")
 	f.spec.AutoHealing.Replace = group.ReplaceAuto
@@ -106,8 +106,8 @@ func heals3(before *group.Heals) *fixture {
 	return f
 }
 
-// TestR112_WhoIsLostBeforeItsUpdateIsMadeAgainAtWhatTheOthersRun, whatever its update waits for, and where that may not
-// run any more at what it is to run.
+// TestR112_WhoIsLostBeforeItsUpdateIsMadeAgainAtWhatTheOthersRun: this holds for any reason that delays the update.
+// Where the stable Revision may not run any more, the new CVM gets the wanted one.
 func TestR112_WhoIsLostBeforeItsUpdateIsMadeAgainAtWhatTheOthersRun(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit   func(f *fixture, a string)

@@ -11,8 +11,8 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// TestR118_AWindowOfHealthCountsThoughNobodyLooked: the pass that sees m broken may be the first one
-// after the window's end.
+// TestR118_AWindowOfHealthCountsThoughNobodyLooked: the first pass after the window's end may be the pass that sees
+// m broken.
 func TestR118_AWindowOfHealthCountsThoughNobodyLooked(t *testing.T) {
 	for name, c := range map[string]struct {
 		lasted  time.Duration
@@ -35,8 +35,8 @@ func TestR118_AWindowOfHealthCountsThoughNobodyLooked(t *testing.T) {
 	}
 }
 
-// TestR118_AttemptsWaitLongerAndEnd: doubled waits, then quarantine; a whole window of
-// health, or an operator, forgets them.
+// TestR118_AttemptsWaitLongerAndEnd: the wait doubles with each attempt, and quarantine follows. A whole window of
+// health, or an operator's request, resets the count.
 func TestR118_AttemptsWaitLongerAndEnd(t *testing.T) {
 	f := heals(3, "none").stopped(1).tried(1, 2, 59*time.Second)
 	p := f.plan()
@@ -44,7 +44,7 @@ func TestR118_AttemptsWaitLongerAndEnd(t *testing.T) {
 	f.tried(1, 2, time.Minute)
 	wantExecutes(t, f.plan(), "RESTART db-1")
 	f.tried(1, 5, time.Hour)
-	wantExecutes(t, f.plan(), "RESTART db-1") // what is down is started twice as often
+	wantExecutes(t, f.plan(), "RESTART db-1") // a CVM that is down is started twice as often
 	f.tried(1, 10, time.Hour)
 	p = f.plan()
 	wantHeld(t, p, "db-1", HoldQuarantined)
@@ -74,8 +74,8 @@ func TestR118_AttemptsWaitLongerAndEnd(t *testing.T) {
 	}
 }
 
-// TestR115_TheLastRungIsAnotherCVM where the spec says so: for one that is gone, once
-// listings lack it for long enough, and after the restarts.
+// TestR115_TheLastRungIsAnotherCVM: with "auto" the planner replaces a CVM that listings have lacked for long
+// enough, and a CVM whose restarts failed.
 func TestR115_TheLastRungIsAnotherCVM(t *testing.T) {
 	f := heals(3, "none").gone(1, goneFor)
 	wantHeld(t, f.plan(), "db-1", HoldInstanceMissing)
@@ -100,8 +100,8 @@ func TestR115_TheLastRungIsAnotherCVM(t *testing.T) {
 	wantHeld(t, f.plan(), "db-1", HoldQuarantined)
 }
 
-// TestR115_NobodyIsAskedForWhatHealingIsAboutToDo: while it is only waited whether a CVM that is gone comes back
-// no person is asked for another one, unless healing has none made, or did.
+// TestR115_NobodyIsAskedForWhatHealingIsAboutToDo: while healing waits whether a missing CVM comes back, the Hold
+// requests no replacement from an operator. It does so when healing creates no CVM, or has created one already.
 func TestR115_NobodyIsAskedForWhatHealingIsAboutToDo(t *testing.T) {
 	for name, c := range map[string]struct {
 		with func(f *fixture)
@@ -129,8 +129,7 @@ func TestR115_NobodyIsAskedForWhatHealingIsAboutToDo(t *testing.T) {
 	}
 }
 
-// TestR115_WhatMayNotBeReplacedIsStartedAgain: as often as where a person is to be asked, and then it is
-// left, and says so.
+// TestR115_WhatMayNotBeReplacedIsStartedAgain: the restarts are as many as without "auto", and quarantine follows.
 func TestR115_WhatMayNotBeReplacedIsStartedAgain(t *testing.T) {
 	kept := spent(0)
 	kept.spec.PreservedState.Disk = "data"
@@ -144,14 +143,14 @@ func TestR115_WhatMayNotBeReplacedIsStartedAgain(t *testing.T) {
 	if got := executes(beside.plan()); !slices.Contains(got, "RESTART db-1") {
 		t.Errorf("beside another one that is ill: %v", got)
 	}
-	beside.rec.Slots[1].Heals.Attempts, beside.rec.Slots[1].Heals.Shared = 100, 95 // the cause may be one that both share, and end by itself
+	beside.rec.Slots[1].Heals.Attempts, beside.rec.Slots[1].Heals.Shared = 100, 95 // both may share one cause, which may end without a repair
 	if got := executes(beside.plan()); !slices.Contains(got, "RESTART db-1") {
 		t.Errorf("the start is given up: %v", got)
 	}
 }
 
-// spent is a group whose db-1 is down and was restarted as often as it is, but for some of
-// them in vain; its spec lets healing replace.
+// spent is a group whose db-1 is down and had all its restarts. All except the given number of them failed. Its
+// spec lets healing replace.
 func spent(but int) *fixture {
 	f := heals(3, "none").stopped(1).tried(1, 5, time.Hour)
 	f.spec.AutoHealing.Replace = group.ReplaceAuto
@@ -160,8 +159,8 @@ func spent(but int) *fixture {
 	return f
 }
 
-// TestR115_OnlyRestartsThatFailedCostADisk: too few of them, and a CVM that runs, give none up; nor
-// does a Slot beside another one that is not well, or a fleet that is silent.
+// TestR115_OnlyRestartsThatFailedCostADisk: too few failed restarts, and a CVM that runs, cost no disk. Another
+// unhealthy Slot, or a silent fleet, keeps the disk as well.
 func TestR115_OnlyRestartsThatFailedCostADisk(t *testing.T) {
 	for name, edit := range map[string]func(f *fixture){
 		"it runs":                func(f *fixture) { f.obs.Slots[1].Instance.Status = "running" },
@@ -184,8 +183,9 @@ func TestR115_OnlyRestartsThatFailedCostADisk(t *testing.T) {
 	}
 }
 
-// TestR118_WhatEndsTheCountOfHeals: an operator's restart or replacement, and another Revision, which leaves
-// the replacements until it is reached. No drain does, no edit of checks, and no own env.
+// TestR118_WhatEndsTheCountOfHeals: an operator's restart or replacement ends it. Another Revision ends it too, and
+// keeps the replacements until the member reaches the Revision. A drain, an edit of checks and own env keep the
+// count.
 func TestR118_WhatEndsTheCountOfHeals(t *testing.T) {
 	at := epoch
 	before := group.Heals{Attempts: 4, Services: 2, Replacements: 1, FailedDown: 3, LastAt: at, LastKind: "RESTART", LastWhy: "it was down"}
@@ -217,7 +217,8 @@ func TestR118_WhatEndsTheCountOfHeals(t *testing.T) {
 	}
 }
 
-// TestR115_AnOutageEndsTheCount of restarts that cost a disk, and not that of attempts.
+// TestR115_AnOutageEndsTheCount: the end of an outage resets the count of restarts that cost a disk, and keeps the
+// count of attempts.
 func TestR115_AnOutageEndsTheCount(t *testing.T) {
 	f := heals(3, "none").tried(1, 5, time.Minute)
 	f.rec.Slots[1].Heals.FailedDown = 5
@@ -234,8 +235,8 @@ func TestR115_AnOutageEndsTheCount(t *testing.T) {
 	}
 }
 
-// TestR118_WhoIsToldToBeGivenUpIsHeldAsThat, by one and the same pass: what heals a member is worked out once, before the
-// pass notes that the others have listed who waited for them.
+// TestR118_WhoIsToldToBeGivenUpIsHeldAsThat: the status and the Hold of one pass agree. The pass computes the
+// remediation once, before it records that the other members have listed a newcomer.
 func TestR118_WhoIsToldToBeGivenUpIsHeldAsThat(t *testing.T) {
 	f := heals(3, "etcd").tried(2, 5, time.Hour)
 	f.joiner(2)
@@ -250,6 +251,6 @@ func TestR118_WhoIsToldToBeGivenUpIsHeldAsThat(t *testing.T) {
 			t.Errorf("pass %d: told %t, held %t, want %t\n%s", pass, told, held, given, describe(p))
 		}
 		f.rec.Slots = p.Slots
-		f.rec.Slots[2].DownSince = f.now.Add(-2 * time.Hour) // it had its time to start
+		f.rec.Slots[2].DownSince = f.now.Add(-2 * time.Hour) // its process had its time to start
 	}
 }

@@ -16,7 +16,7 @@ func onService() *fixture {
 	return f
 }
 
-// TestR115_AServiceGoesBeforeItsCVM where the agent speaks and says what is wrong; twice, and
+// TestR115_AServiceGoesBeforeItsCVM: while the agent reports the fault, the planner restarts the service twice, and
 // then the CVM.
 func TestR115_AServiceGoesBeforeItsCVM(t *testing.T) {
 	f := onService()
@@ -51,13 +51,13 @@ func TestR115_AServiceGoesBeforeItsCVM(t *testing.T) {
 	}
 }
 
-// served notes restarts of the service of ordinal i, an hour ago.
+// served records restarts of the service of ordinal i, an hour ago.
 func (f *fixture) served(i, n int) *fixture {
 	f.rec.Slots[i].Heals = &group.Heals{Services: n, LastAt: f.now.Add(-time.Hour), LastKind: "RESTART", LastWhy: "it was down"}
 	return f
 }
 
-// refusedService: the agent of ordinal i could not restart the service, in this outage.
+// refusedService makes the agent of ordinal i fail to restart the service in this outage.
 func (f *fixture) refusedService(i int) {
 	f.rec.Slots[i].AvailableSince, f.rec.Slots[i].UnavailableSince = time.Time{}, f.now.Add(-2*time.Hour)
 	f.op(i, operation.Failed, func(op *operation.Operation) {
@@ -66,8 +66,8 @@ func (f *fixture) refusedService(i int) {
 	})
 }
 
-// TestR119_AStormDoesNotHoldWhatIsDown: to start a process that is down takes nothing away;
-// to restart one that merely fails its check may.
+// TestR119_AStormDoesNotHoldWhatIsDown: the start of a process that is down takes nothing away. The restart of a
+// process that merely fails its check may take service away.
 func TestR119_AStormDoesNotHoldWhatIsDown(t *testing.T) {
 	f := onService().failing(2, "ready")
 	wantHeld(t, f.plan(), "db-1", HoldHealStorm)
@@ -78,7 +78,7 @@ func TestR119_AStormDoesNotHoldWhatIsDown(t *testing.T) {
 		f.rec.Slots[i].DownSince = f.now.Add(-unwellFor)
 	}
 	p := f.plan()
-	wantExecutes(t, p, "RESTART db-2") // voters one after the other
+	wantExecutes(t, p, "RESTART db-2") // one voter after the other
 	if a := actionOf(t, p, "db-2"); a.Way.Service != "app" {
 		t.Errorf("%+v", a)
 	}
@@ -86,8 +86,7 @@ func TestR119_AStormDoesNotHoldWhatIsDown(t *testing.T) {
 	wantHeld(t, f.plan(), "db-1", HoldHealStorm)
 }
 
-// TestR70_AServicesRestartGoesOn: what was begun is not planned anew by its own count, but
-// where its CVM went down meanwhile.
+// TestR70_AServicesRestartGoesOn: the step's own count does not cancel it. The stop of its CVM does.
 func TestR70_AServicesRestartGoesOn(t *testing.T) {
 	f := onService().served(1, 2)
 	f.op(1, operation.Draining, func(op *operation.Operation) {

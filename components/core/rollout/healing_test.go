@@ -10,7 +10,7 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// heals is a settled group whose spec heals, with a check that healing goes by.
+// heals is a settled group with healing, and with the check that healing uses.
 func heals(n int, kind string) *fixture {
 	f := newFixture(n, kind)
 	f.spec.HealthChecks = []group.HealthCheck{{Name: "ready", TCP: &group.TCPCheck{Port: 80}}}
@@ -19,7 +19,7 @@ func heals(n int, kind string) *fixture {
 	return settle(f)
 }
 
-// settle names what everybody runs after the checks, which are part of the Revision.
+// settle sets the Revision that all members run, after the checks, which are part of the Revision.
 func settle(f *fixture) *fixture {
 	a := f.spec.Revision()
 	f.rec.Revisions[a] = group.RevisionRecord{Digest: a, ComposeHash: hashOf("A"), Template: f.spec.Template}
@@ -38,21 +38,21 @@ func (f *fixture) failing(i int, check string) *fixture {
 	return f
 }
 
-// gone takes the CVM of ordinal i out of the listing, since some time.
+// gone removes the CVM of ordinal i from the listing; since is how long listings lack it.
 func (f *fixture) gone(i int, since time.Duration) *fixture {
 	f.obs.Slots[i].Instance, f.obs.Slots[i].Report = nil, nil
 	f.rec.Slots[i].MissedSince = f.now.Add(-since)
 	return f
 }
 
-// tried notes attempts to heal ordinal i, the last one some time ago.
+// tried records attempts to heal ordinal i, the last one some time ago.
 func (f *fixture) tried(i, n int, ago time.Duration) *fixture {
 	f.rec.Slots[i].Heals = &group.Heals{Attempts: n, LastAt: f.now.Add(-ago), LastKind: "RESTART", LastWhy: "it was down"}
 	return f
 }
 
-// TestR112_WhatBreaksByItselfIsRestarted at its own Revision, on behalf of healing, and
-// the rollout neither does it nor is judged by it.
+// TestR112_WhatBreaksByItselfIsRestarted: healing restarts the member at its own Revision. The rollout neither does
+// the step nor is judged by it.
 func TestR112_WhatBreaksByItselfIsRestarted(t *testing.T) {
 	for name, breaks := range map[string]func(f *fixture){
 		"its CVM stopped":     func(f *fixture) { f.stopped(1) },
@@ -82,8 +82,8 @@ func TestR112_WhatBreaksByItselfIsRestarted(t *testing.T) {
 	}
 }
 
-// TestR112_WhatIsNotHealingsBusinessIsLeft: without the block nothing is, and what an
-// update brings, what never worked, and what somebody excluded.
+// TestR112_WhatIsNotHealingsBusinessIsLeft: a group without the block, a fault that an update causes, a member that
+// was never available, and an excluded member.
 func TestR112_WhatIsNotHealingsBusinessIsLeft(t *testing.T) {
 	for name, edit := range map[string]func(f *fixture){
 		"no block":                     func(f *fixture) { f.spec.AutoHealing = nil },
@@ -103,7 +103,7 @@ func TestR112_WhatIsNotHealingsBusinessIsLeft(t *testing.T) {
 	f := heals(3, "none").stopped(1).want("B")
 	wantExecutes(t, f.plan(), "UPDATE db-1")
 
-	// Its step ended while the others were to restore the quorum, and then it stopped.
+	// Its step ended while the other members had to restore the quorum, and then its CVM stopped.
 	f = heals(3, "none").want("B").rolling()
 	f.at(0, "B").at(1, "B").at(2, "B").stopped(1)
 	f.rec.Slots[1].WasAvailableAt = revisionOf(f.spec, "A")
@@ -112,8 +112,8 @@ func TestR112_WhatIsNotHealingsBusinessIsLeft(t *testing.T) {
 	wantExecutes(t, f.plan(), "RESTART db-1")
 }
 
-// TestR113_NothingCountsRightAfterABoot, and R114: another check than the one that
-// healing goes by is readiness for traffic.
+// TestR113_NothingCountsRightAfterABoot: a Boot has its grace period. R114: any check except the check of healing
+// is readiness for traffic.
 func TestR113_NothingCountsRightAfterABoot(t *testing.T) {
 	f := heals(3, "none").failing(1, "ready")
 	f.rec.Slots[1].AvailableBoot = "the one before"
@@ -128,17 +128,17 @@ func TestR113_NothingCountsRightAfterABoot(t *testing.T) {
 	wantExecutes(t, heals(3, "none").failing(1, "traffic").plan())
 }
 
-// TestR2_WhatWillBeHealedIsPlanned with what it waits for, before its time is there; what a person
-// has to see to, what is spared, and what another step is planned for is not.
+// TestR2_WhatWillBeHealedIsPlanned: the plan has the step and its wait before the step is due. It has no step for a
+// member that an operator has to repair, that is excluded, or that has another planned step.
 func TestR2_WhatWillBeHealedIsPlanned(t *testing.T) {
 	booted := func(f *fixture) {
 		f.failing(1, "ready").obs.Slots[1].Admission.AdmittedAt = f.now.Add(-10 * time.Second)
-		f.rec.Slots[1].AvailableBoot = "" // not ready since: its grace lasts
+		f.rec.Slots[1].AvailableBoot = "" // not ready in this Boot yet: its grace period lasts
 	}
 	for name, c := range map[string]struct {
 		kind string
 		ill  func(*fixture)
-		want string // the holds of db-1; "": nothing is planned
+		want string // the holds of db-1; "": no step is planned
 		why  string
 	}{
 		"just booted": {"none", booted, HoldHealDeferred, "heals: its check ready fails"},
@@ -175,8 +175,8 @@ func TestR2_WhatWillBeHealedIsPlanned(t *testing.T) {
 		if a.Slot != "db-1" || a.Kind != operation.Restart || a.Actor != operation.ActorHealing || a.Why != c.why || strings.Join(holdNames(a), " ") != c.want {
 			t.Errorf("%s: planned %+v", name, a)
 		}
-		// One that cannot be heard, or is heard beside an old listing, may be as well as ever.
-		// So may a process that gives no answer for a moment.
+		// A silent member may be healthy, and so may a reporting member that an old listing shows as stopped. A
+		// process that gives no answer for a moment may be healthy too.
 		if broken := name != "silent" && name != "stopped, and heard" && name != "process just down"; (a.Class == ClassBroken) != broken {
 			t.Errorf("%s: class %d", name, a.Class)
 		}
@@ -186,8 +186,8 @@ func TestR2_WhatWillBeHealedIsPlanned(t *testing.T) {
 	}
 }
 
-// TestR113_TheFirstHealthEndsTheGrace of a Boot, and of no other one. Which Boot that was outlasts the pass that
-// sees the member broken, since healing may have to wait.
+// TestR113_TheFirstHealthEndsTheGrace: it ends the grace period of that Boot alone. The record keeps the Boot's id
+// after the pass that sees the member broken, since healing may have to wait.
 func TestR113_TheFirstHealthEndsTheGrace(t *testing.T) {
 	f := heals(3, "none")
 	f.obs.Slots[1].Admission.AdmittedAt = f.now.Add(-time.Minute)
@@ -201,7 +201,7 @@ func TestR113_TheFirstHealthEndsTheGrace(t *testing.T) {
 	f.obs.Slots[1].Admission.BootID, f.obs.Slots[1].Report.BootID = "the next one", "the next one"
 	wantExecutes(t, f.plan())
 
-	f = heals(3, "patroni").sick(1) // its process is down: that waits for its supervisor all the same
+	f = heals(3, "patroni").sick(1) // its process is down, and its supervisor has its time all the same
 	f.rec.Slots[1].DownSince = time.Time{}
 	f.obs.Slots[1].Admission.AdmittedAt = f.now.Add(-2 * time.Minute)
 	p = f.plan()
@@ -211,8 +211,8 @@ func TestR113_TheFirstHealthEndsTheGrace(t *testing.T) {
 	wantExecutes(t, f.plan(), "RESTART db-1")
 }
 
-// TestR34_AMemberThatMerelyHasNoLeaderIsNotHealed, and a process that is down is, after
-// its own supervisor had its time.
+// TestR34_AMemberThatMerelyHasNoLeaderIsNotHealed: a process that is down is healed, after its own supervisor had
+// its time.
 func TestR34_AMemberThatMerelyHasNoLeaderIsNotHealed(t *testing.T) {
 	f := heals(3, "patroni").failing(1, "ready")
 	f.stopped(0)
@@ -221,22 +221,22 @@ func TestR34_AMemberThatMerelyHasNoLeaderIsNotHealed(t *testing.T) {
 	f = heals(3, "patroni").sick(1)
 	f.rec.Slots[1].AvailableSince, f.rec.Slots[1].UnavailableSince, f.rec.Slots[1].DownSince = time.Time{}, f.now.Add(-time.Hour), time.Time{}
 	p := f.plan()
-	wantExecutes(t, p) // down since now, whatever ailed it before
+	wantExecutes(t, p) // down since now, after any earlier fault
 	if !p.Slots[1].DownSince.Equal(f.now) {
 		t.Fatalf("down since %s", p.Slots[1].DownSince)
 	}
 	f.rec.Slots[1].DownSince = f.now.Add(-unwellFor)
 	wantExecutes(t, f.plan(), "RESTART db-1")
 	f.obs.Slots[1].Report.MemberKnown = false
-	wantExecutes(t, f.plan()) // the driver has not looked yet (R10)
+	wantExecutes(t, f.plan()) // the driver has not answered yet (R10)
 }
 
-// TestR127_ADeadLeaderIsStartedAtOnce: its last report says for a while that it leads, and
-// there is nobody who could drain.
+// TestR127_ADeadLeaderIsStartedAtOnce: for a while its last report still claims leadership, and no agent could run
+// the drain.
 func TestR127_ADeadLeaderIsStartedAtOnce(t *testing.T) {
 	f := heals(3, "patroni")
 	f.obs.Slots[0].Instance.Status = "stopped"
-	wantExecutes(t, f.plan()) // it spoke a moment ago: the listing may be wrong
+	wantExecutes(t, f.plan()) // it reported a moment ago: the listing may be wrong
 	f.obs.Slots[0].Report.ReceivedAt = f.now.Add(-operation.LiveWithin)
 	wantExecutes(t, f.plan(), "RESTART db-0")
 	f.obs.Slots[0].Report.ReceivedAt = f.now.Add(-time.Second)
@@ -257,8 +257,8 @@ func TestR127_ADeadLeaderIsStartedAtOnce(t *testing.T) {
 	}
 }
 
-// TestR116_WhatAnUpdateWouldRepairIsHealedWhereThatIsHeld: by a failure, a pause, or a person
-// who did not approve yet. It goes on with what it ran.
+// TestR116_WhatAnUpdateWouldRepairIsHealedWhereThatIsHeld: a failure, a pause or a missing approval holds the
+// update. Healing keeps the Revision that the member ran.
 func TestR116_WhatAnUpdateWouldRepairIsHealedWhereThatIsHeld(t *testing.T) {
 	refused := func(n int) func(f *fixture) {
 		return func(f *fixture) {
@@ -291,11 +291,10 @@ func TestR116_WhatAnUpdateWouldRepairIsHealedWhereThatIsHeld(t *testing.T) {
 	}
 	f := heals(3, "none").want("B").rolling().stopped(1)
 	refused(maxRefusals - 1)(f)
-	wantExecutes(t, f.plan(), "UPDATE db-1") // it is tried once more
+	wantExecutes(t, f.plan(), "UPDATE db-1") // the update gets one more attempt
 }
 
-// TestR45_AllThatStoppedStartTogether: of databases whose leader is among them nobody waits
-// for it alone.
+// TestR45_AllThatStoppedStartTogether: database members do not wait for their stopped leader to start first.
 func TestR45_AllThatStoppedStartTogether(t *testing.T) {
 	for _, kind := range []string{"none", "patroni", "etcd"} {
 		f := heals(3, kind).stopped(0).stopped(1).stopped(2)
@@ -314,7 +313,7 @@ func TestR128_AnAgentThatSpeaksIsNotReplaced(t *testing.T) {
 	wantExecutes(t, f.plan())
 }
 
-// TestR136_NobodyIsReplacedWithoutAnotherCopy: the last one of a database's members.
+// TestR136_NobodyIsReplacedWithoutAnotherCopy: the member with the last copy of a database is not replaced.
 func TestR136_NobodyIsReplacedWithoutAnotherCopy(t *testing.T) {
 	f := heals(2, "patroni").gone(1, time.Hour)
 	f.spec.AutoHealing.Replace = group.ReplaceAuto
@@ -323,11 +322,11 @@ func TestR136_NobodyIsReplacedWithoutAnotherCopy(t *testing.T) {
 	wantHeld(t, f.plan(), "db-1", HoldNoSource)
 }
 
-// TestR117_OneAtATimeIsHealed.
+// TestR117_OneAtATimeIsHealed: only one member of the group is healed at a time.
 func TestR117_OneAtATimeIsHealed(t *testing.T) {
 	f := heals(5, "none").failing(1, "ready").failing(2, "ready")
 	p := f.plan()
-	wantExecutes(t, p) // two of a group may share the cause
+	wantExecutes(t, p) // two unhealthy members of a group may share the cause
 	wantHeld(t, p, "db-2", HoldHealStorm)
 	for _, i := range []int{1, 2} {
 		f.rec.Slots[i].AvailableSince, f.rec.Slots[i].UnavailableSince = time.Time{}, f.now.Add(-unwellFor)
@@ -341,8 +340,8 @@ func TestR117_OneAtATimeIsHealed(t *testing.T) {
 	wantHeld(t, f.plan(), "db-1", HoldHealInProgress)
 }
 
-// TestR120_ASplitIsNotHealed: of the members that are silent with many others of the fleet one a minute is
-// restarted, and silence does not count while a third of the fleet is silent.
+// TestR120_ASplitIsNotHealed: when many agents of the fleet are silent, one silent member a minute is restarted.
+// While a third of the fleet is silent, silence does not count.
 func TestR120_ASplitIsNotHealed(t *testing.T) {
 	f := heals(3, "none")
 	f.silent(1, f.now.Add(-6*time.Minute))
@@ -358,14 +357,14 @@ func TestR120_ASplitIsNotHealed(t *testing.T) {
 	if !p.Slots[1].SilenceFrom.Equal(f.now) {
 		t.Fatalf("silence counts from %s", p.Slots[1].SilenceFrom)
 	}
-	// The split ends, and who is silent still has its time anew.
+	// After the split, the silence of a member counts from zero.
 	f.rec.Slots[1], f.obs.Fleet.Heard = p.Slots[1], 99
 	wantExecutes(t, f.plan())
 	f.rec.Slots[1].SilenceFrom = f.now.Add(-f.t.LostAfter)
 	wantExecutes(t, f.plan(), "RESTART db-1")
 }
 
-// TestHealingIsCalledOffWhereItIsNotNeededAnyMore.
+// TestHealingIsCalledOffWhereItIsNotNeededAnyMore: removed healing and a recovered member cancel the step.
 func TestHealingIsCalledOffWhereItIsNotNeededAnyMore(t *testing.T) {
 	heal := func(op *operation.Operation) {
 		op.Kind, op.Actor, op.Rollout, op.Way.SkipDrain, op.Before.Unavailable = operation.Restart, operation.ActorHealing, "", true, true
@@ -390,8 +389,8 @@ func TestHealingIsCalledOffWhereItIsNotNeededAnyMore(t *testing.T) {
 	}
 }
 
-// TestR115_AGuestThatHangsIsNotAskedTwice: force follows a restart of this outage that brought no
-// boot, where the CVM runs; not one whose boot came, and not the restart of a service.
+// TestR115_AGuestThatHangsIsNotAskedTwice: force follows a CVM restart of this outage that brought no boot, where
+// the CVM runs. A restart whose boot came, and a restart of a service, are not followed by force.
 func TestR115_AGuestThatHangsIsNotAskedTwice(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(op *operation.Operation)
@@ -431,8 +430,8 @@ func TestR115_AGuestThatHangsIsNotAskedTwice(t *testing.T) {
 	}
 }
 
-// TestR113_WhoWaitsToBeListedIsNotDown: its workload is not to run before the others list it, however long that takes,
-// and has its time to start from then on.
+// TestR113_WhoWaitsToBeListedIsNotDown: its workload must not run before the other members list it, after any time.
+// The workload has its time to start from then on.
 func TestR113_WhoWaitsToBeListedIsNotDown(t *testing.T) {
 	f := heals(3, "etcd")
 	f.joiner(2)

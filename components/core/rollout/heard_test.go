@@ -6,8 +6,8 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// TestR120_WhoIsExpectedToBeHeard: one that a step took away is silent by that, and says nothing about who is deaf;
-// one that is heard in its step counts, or the group would seem too silent for the step to go on.
+// TestR120_WhoIsExpectedToBeHeard: the silence of a member in a step comes from the step, and is no evidence about
+// the leader. A member that reports during its step counts, since the step must be able to continue.
 func TestR120_WhoIsExpectedToBeHeard(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit            func(f *fixture)
@@ -28,8 +28,8 @@ func TestR120_WhoIsExpectedToBeHeard(t *testing.T) {
 	}
 }
 
-// TestR120_OfTwoAgentsNobodyTellsWhichOneIsDeaf: a silent one is healed where a fleet beyond the two is heard, and left
-// alone where those two are all of it. One more that is heard tells.
+// TestR120_OfTwoAgentsNobodyTellsWhichOneIsDeaf: a silent member is healed where the leader hears a fleet beyond
+// the two. Where the two are the whole fleet, it is left alone. A third agent that is heard decides the case.
 func TestR120_OfTwoAgentsNobodyTellsWhichOneIsDeaf(t *testing.T) {
 	for name, c := range map[string]struct {
 		fleet Fleet
