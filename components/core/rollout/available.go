@@ -11,8 +11,8 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// gapSlack is the longest accepted time by which a report's proof of health may start after the recorded start: the
-// transport of a report takes time.
+// gapSlack is the tolerance between the recorded start of health and the start that a report proves: the transport
+// of a report takes time.
 const gapSlack = 2 * time.Second
 
 // judge derives the state of m: the fresh report, the attested Revision, whether m is available, and the updated
@@ -69,8 +69,8 @@ func (w *world) keepAssigned(m *member) {
 	}
 }
 
-// bind records the CVM that fills a Slot. It does so at the first listing that shows exactly one CVM with the
-// Slot's name, of the right app, that a platform call of the Slot created. A recorded binding stays until an
+// bind records the CVM that fills a Slot, at the first listing that shows exactly one CVM with the Slot's name. The
+// CVM must be of the right app and created by a platform call of the Slot. A recorded binding stays until an
 // operator decides.
 func (m *member) bind(appID string) {
 	i := m.seen.Instance

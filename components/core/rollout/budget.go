@@ -71,10 +71,10 @@ type away struct {
 	some []string
 }
 
-// others is U without c's member: the desired Slots that are unavailable for any reason, the Slots in a step, and
-// the Slots taken in this pass (R20, R23). U is the same for every actor (R24). A repair does not count other
-// unavailable members that may still serve, since these wait for a repair as well. A step that lets newcomers into
-// the set does not count those newcomers.
+// others is U without c's member (R20, R23): the desired Slots that are unavailable for any reason, in a step, or
+// taken in this pass. U is the same for every actor (R24). A repair does not count other unavailable members that
+// may still serve, since these wait for a repair as well. A step that lets newcomers into the set does not count
+// those newcomers.
 func (w *world) others(c candidate, t *taken) (out away) {
 	repair, lets := c.condition.mayServe(), w.letsIn(c)
 	counts := func(m *member) bool {
@@ -118,7 +118,7 @@ func btoi(ok bool) int {
 // named is the maximum number of Slots in a message. The message counts the other Slots.
 const named = 5
 
-// Few joins the first entries of list and adds the number of the other entries, so that no record grows with the
+// Few joins the first entries of list and adds the number of the other entries. No record therefore grows with the
 // size of the group. The plan has all of them.
 func Few(list []string, between string) string {
 	if more := len(list) - named; more > 0 {

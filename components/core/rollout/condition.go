@@ -7,9 +7,9 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// condition is the verdict of all evidence about one member: the platform's listing, the admission and its
-// refusals, the agent's report and the reports of the other members. The planner computes it once per pass, and
-// every rule uses it. The most certain loss comes first, which is the order of repairs (R31).
+// condition is the verdict of all evidence about one member. The evidence is the platform's listing, the admission
+// and its refusals, the agent's report and the reports of the other members. The planner computes the condition
+// once per pass, and every rule uses it. The most certain loss comes first, which is the order of repairs (R31).
 type condition int
 
 const (

@@ -6,9 +6,9 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// findDelay returns the end of the pause after the rollout's last step, and the Slot of that step; zero where the
-// spec has no step_delay, or no step was made. The result follows from the Operation's record, so that a new leader
-// waits for the same time (R96).
+// findDelay returns the end of the pause after the rollout's last step, and the Slot of that step. Both are zero
+// where the spec has no step_delay, or no step was made. The result follows from the Operation's record, so that a
+// new leader waits for the same time (R96).
 func (w *world) findDelay() (slot string, until time.Time) {
 	delay := w.spec.UpdatePolicy.StepDelay.D()
 	if delay == 0 {

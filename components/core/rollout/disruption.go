@@ -77,10 +77,10 @@ func (w *world) refreshes(m *member) bool {
 	return needed == group.ActionRefresh
 }
 
-// attestable reports that the CVM of m measures as the wanted Revision, as far as is known, and that its Boot is
-// admitted at another Revision. Such a Boot can prove the wanted Revision without a restart. A CVM that differs
-// from its Revision boots again after any change. So does a CVM in a step, except in a refresh, or in a step that a
-// refresh follows.
+// attestable reports that the running Boot of m can prove the wanted Revision without a restart. The CVM then
+// measures as the wanted Revision, as far as is known, and its Boot is admitted at another Revision. A CVM that
+// differs from its Revision boots again after any change. So does a CVM in a step, except in a refresh, or in a
+// step that a refresh follows.
 func (w *world) attestable(m *member) bool {
 	i := m.seen.Instance
 	switch {

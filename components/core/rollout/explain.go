@@ -87,8 +87,8 @@ func (w *world) whyNot(m *member) string {
 	return cmp.Or(m.reason, "about to begin a step")
 }
 
-// wake returns the next time at which time alone changes the decision: a clock of R8 runs out, a deadline passes, a
-// report becomes stale, a hold ends. clock is that time without the reports.
+// wake returns the next time at which time alone changes the decision. At that time a clock of R8 runs out, a
+// deadline passes, a report becomes stale, or a hold ends. clock is that time without the reports.
 func (w *world) wake(actions []Action) (at, clock time.Time) {
 	earlier := func(at *time.Time, t time.Time) {
 		if t.After(w.now) && (at.IsZero() || t.Before(*at)) {

@@ -90,8 +90,8 @@ func newImages(before, text string) (names []string) {
 	return names
 }
 
-// drainLimit is the maximum duration of a step away from a Revision before the step acts: the time for its hooks
-// and its leadership transfer, where it has any.
+// drainLimit is the maximum duration of a step away from a Revision before the step acts. It is the time for the
+// hooks and the leadership transfer of the step.
 func (w *world) drainLimit(way operation.Way, from string) time.Duration {
 	if way.Refreshes() {
 		return group.RefreshAllowance
@@ -250,8 +250,8 @@ func (w *world) unsafe(m *member, op operation.Operation) string {
 }
 
 // downByHalf reports that the applied part of the change took m down, and that m does not serve yet. The other
-// parts take no further member away. m has its place in the budget already, and the other members may wait for it,
-// for example for its vote.
+// parts take no further member away. m has its place in the budget already. The other members may wait for m, for
+// example for its vote.
 func (w *world) downByHalf(m *member, op operation.Operation) bool {
 	if op.Kind != operation.Update || len(op.Call.Applied) == 0 {
 		return false
@@ -270,8 +270,9 @@ func (w *world) endedByCall(m *member, op operation.Operation) bool {
 	return a != nil && a.BootID == op.Before.BootID && !w.livesOn(m, op)
 }
 
-// livesOn reports that the Boot that op's last call was to end reported after the call, or at the time when the
-// effect must have shown. A platform may show a change before it stops the CVM for it, or only record the change.
+// livesOn reports that the Boot that op's last call was to end still lives. That Boot reported after the call, or
+// at the time when the effect must have shown. A platform may show a change before it stops the CVM for it, or only
+// record the change.
 func (w *world) livesOn(m *member, op operation.Operation) bool {
 	r := m.seen.Report
 	if r == nil || r.BootID != op.Before.BootID {

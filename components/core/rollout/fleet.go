@@ -32,8 +32,9 @@ type Fleet struct {
 	// Silences are the recorded starts of the agents' silences. An agent whose silence is not recorded yet is not
 	// among them.
 	Silences []time.Time
-	// Ills are the members of groups with healing that are not available, or are being healed. A member is left out
-	// if its CVM is down, if an operator keeps it away, or if it is in a step that does not heal.
+	// Ills are the members of groups with healing that are not available, or are being healed. Three kinds are left
+	// out: members whose CVM is down, members that an operator keeps away, and members in a step that does not
+	// heal.
 	Ills []Ill
 	// RepairedAt is the start of the cluster's last repair that the limiter counts; zero: no repair is recorded.
 	RepairedAt time.Time

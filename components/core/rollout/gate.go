@@ -46,8 +46,8 @@ func (w *world) mayRun(revision string) bool {
 	return w.gate(revision).Allowed && w.obs.Refused[revision] == ""
 }
 
-// pinRefused reports that m is pinned to a Revision that it does not run and that may not run. m waits for the
-// operator who set the pin, or for a decision about the Revision. The other members do not wait for m.
+// pinRefused reports that m is pinned to a Revision that may not run, and does not run it. m waits for a new pin,
+// or for a decision about the Revision. The other members do not wait for m.
 func (w *world) pinRefused(m *member) bool {
 	pin := w.spec.Instance(m.ordinal).PinnedRevision
 	return pin != "" && pin == m.want.revision && w.outdated(m) && !w.mayRun(pin)

@@ -226,7 +226,7 @@ type rung struct {
 //
 // While the replacement is not allowed, a CVM that is down is started again as often as without "auto". The cause
 // may be a preserved disk, or another unhealthy member. A CVM that the platform lists as running is never replaced:
-// an agent that cannot be reached is no reason to give up a disk (R125).
+// an unreachable agent is no reason to give up a disk (R125).
 func (w *world) heals(m *member) (r rung, a ailment, ok bool) {
 	h, known := w.found.rungs[m]
 	if !known {
@@ -255,7 +255,7 @@ func (w *world) findRung(m *member) (r rung, a ailment, ok bool) {
 	return r, a, ok
 }
 
-// rungFor is the remediation step of m for its fault, before its time as well.
+// rungFor is the remediation step of m for its fault, even before the fault is due.
 func (w *world) rungFor(m *member, a ailment) (r rung, ok bool) {
 	auto := w.spec.AutoHealing.Replace == group.ReplaceAuto
 	// A held update may be the repair of a CVM that is down, and keeps its disk.
@@ -322,7 +322,7 @@ func (m *member) cameAfter(at time.Time) bool {
 	return m.seen.Admission != nil && m.seen.Admission.AdmittedAt.After(at)
 }
 
-// heal makes c the remediation step of m, if m needs one. An operator's restart replaces it.
+// heal makes c the remediation step of m, if m needs one. An operator's request for m takes its place.
 func (w *world) heal(m *member, c *candidate) bool {
 	r, a, ok := w.heals(m)
 	if !ok || c.marked {
@@ -439,8 +439,8 @@ func (w *world) givenUp() []string {
 	return slots
 }
 
-// forgetHeals removes the recorded attempts of m if m was available for a whole window until the given time, by its
-// record, and since the last attempt.
+// forgetHeals removes the recorded attempts of m after a whole window of availability. The window ends at until,
+// and starts at the later of the recorded start of availability and the last attempt.
 func (w *world) forgetHeals(m *member, until time.Time) {
 	rec := &m.record
 	if rec.Heals == nil || rec.AvailableSince.IsZero() {

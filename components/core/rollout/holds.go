@@ -128,7 +128,8 @@ func (w *world) holdsOfBinding(c candidate, _ look) []Hold {
 	return holds
 }
 
-// holdOfGone: a CVM is gone with its disk. Where healing is about to create another CVM, the Hold says when.
+// holdOfGone: a CVM is gone with its disk. While healing is about to create another CVM, no operator has to ask for
+// it.
 func (w *world) holdOfGone(m *member) Hold {
 	gone := fmt.Sprintf("the CVM of %s (%s) is gone from the platform, and its disk with it", m.slot, cmp.Or(m.record.VMUUID, m.record.InstanceID))
 	// Only a recent report of the agent keeps the fault from being certain.
@@ -194,7 +195,7 @@ func (w *world) predecessor(m *member, t *taken) *member {
 }
 
 // holdsOfDisk: the planner removes no disk without an operator's consent. A member that has left its set by that
-// consent is removed, even if the Slot is wanted again: the Slot then gets a new disk.
+// consent is removed, even if the Slot is wanted again. The Slot then gets a new disk.
 func (w *world) holdsOfDisk(c candidate, _ look) []Hold {
 	slot := c.m.slot
 	if w.ending() {
