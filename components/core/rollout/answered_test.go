@@ -77,7 +77,7 @@ func TestR103_ToGoOnIsAboutAFailedRollout(t *testing.T) {
 	}
 }
 
-// TestR139_WhoIsKeptBackIsNamed: the status names the Slots, and the field that keeps the first of them back.
+// TestR139_WhoIsKeptBackIsNamed: the text names the Slots that are kept back, and the fields that keep them back.
 func TestR139_WhoIsKeptBackIsNamed(t *testing.T) {
 	f := newFixture(4, "none").want("B")
 	for i := range 4 {

@@ -19,7 +19,7 @@ func (f *fixture) flapped(i int, ago ...time.Duration) *fixture {
 	return f
 }
 
-// flapping makes ordinal i ready since the given time, after its fourth transition.
+// flapping makes ordinal i ready for the given duration, after its fourth transition.
 func (f *fixture) flapping(i int, ready time.Duration) *fixture {
 	f.flapped(i, 8*time.Minute, 6*time.Minute, 4*time.Minute, ready+time.Minute)
 	f.rec.Slots[i].AvailableSince = f.now.Add(-ready)

@@ -160,7 +160,7 @@ func (f Fleet) split() int {
 	return 0
 }
 
-// keepSilence records the start of m's silence, in any earlier state of m. While the fleet is dark, silence
+// keepSilence records the start of m's silence, even if m was unavailable before. While the fleet is dark, silence
 // does not count towards lost_after; afterwards it counts from zero (R120, R121). The record moves in half steps,
 // so that a split causes few writes.
 func (w *world) keepSilence(m *member) {

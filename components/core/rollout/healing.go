@@ -94,7 +94,7 @@ func (w *world) ailing(m *member) (ailment, bool) {
 
 // unwell returns the fault in a fresh report that a restart may repair: the process is down, or the health check of
 // auto_healing_policies fails. Readiness for traffic does not count (R114). A member that merely has no leader is
-// well (R34). After a Boot no fault counts until the Boot was ready once (R113).
+// well (R34). During the initial delay of a Boot no fault counts, until the Boot was ready once (R113).
 func (w *world) unwell(m *member) (ailment, bool) {
 	r, check := m.report, w.spec.AutoHealing.HealthCheck
 	var booted time.Time
@@ -291,7 +291,7 @@ func (m *member) failedHeals() int {
 	return m.record.Heals.FailedDown
 }
 
-// hangs reports that the last restart of m's CVM in this outage, which asked the guest to stop, brought no boot,
+// hangs reports that the last restart of m's CVM in this outage, which asked the guest to restart, brought no boot,
 // even a late one. A guest whose agent reports does not hang.
 func (m *member) hangs() bool {
 	if m.report != nil {
@@ -339,8 +339,8 @@ func (w *world) healBy(c *candidate, r rung, a ailment) {
 	}
 }
 
-// madeAgainAt is the Revision of the CVM that healing creates for m. It is the wanted Revision. While m's update is
-// still to come, and may be held or fail, it is the Revision of the group's stable members.
+// madeAgainAt is the Revision of the CVM that healing creates for m. While m's update is still to come, and may be
+// held or fail, it is the last proven Revision of the group, if that may run. Otherwise it is the wanted Revision.
 func (w *world) madeAgainAt(m *member) string {
 	if proven, known := w.lastProven(); known && w.outdated(m) && w.gate(proven).Allowed {
 		return proven
@@ -508,8 +508,8 @@ func (w *world) holdsOfHealing(c candidate, l look) []Hold {
 }
 
 // costly returns why m's disk is not given up now without an operator; "": the planner may replace m. Either
-// another member is not well, or other members of the cluster went down when m did. A newcomer that only m keeps
-// out of the set is not unhealthy: each would wait for the repair of the other.
+// another Slot is unavailable, or other members of the cluster went down when m did. A newcomer that only m keeps
+// out of the set does not count: each would wait for the repair of the other.
 func (w *world) costly(m *member) string {
 	gone := candidate{m: m, kind: operation.Replace, condition: m.condition}
 	if n, _ := w.waitedFor(gone, w.tally.unavailable); n > 0 {
