@@ -14,8 +14,8 @@ import (
 	"cadre.dev/store"
 )
 
-// addresses gives a virtual address to each of the group's Slots that has none, from the
-// group's blocks, and the blocks that it takes. What a Slot has it keeps.
+// addresses assigns a virtual address from the group's blocks to each Slot of the group that has
+// none. It returns the blocks after the assignment. A Slot keeps an address that it has.
 func addresses(v *view.View, name string, slots []group.SlotRecord, used address.Used) (out []group.SlotRecord, given address.Given, err error) {
 	given = v.AddressesOf(name)
 	taken, need := map[netip.Addr]bool{}, 0
@@ -35,7 +35,7 @@ func addresses(v *view.View, name string, slots []group.SlotRecord, used address
 		}
 		addr, ok := given.Address(out[i].Ordinal, func(a netip.Addr) bool { return taken[a] })
 		if !ok {
-			// Siblings that were adopted have it: the next block does.
+			// An adopted sibling has this address: the next block provides another.
 			b, err := address.Extra(given, out[i].Ordinal, used)
 			if err != nil {
 				return nil, given, fmt.Errorf("give %s a virtual address: %w", out[i].Slot, err)
@@ -49,19 +49,19 @@ func addresses(v *view.View, name string, slots []group.SlotRecord, used address
 	return out, given, nil
 }
 
-// book is which virtual addresses are in use. Under one Lease nobody but its holder gives
-// any, so they are read once and then added to.
+// book holds the virtual addresses in use. Under one Lease only its holder assigns addresses, so
+// the leader reads them once and then adds to them.
 type book struct {
 	mu   sync.Mutex
 	used address.Used // guarded by mu
-	term uint64       // guarded by mu; of the Lease that used is known under
-	at   time.Time    // guarded by mu; when it was read
+	term uint64       // guarded by mu; of the Lease that used was read under
+	at   time.Time    // guarded by mu; when used was read
 }
 
-// bookFor is how old the book may be: what was given back meanwhile is not given.
+// bookFor is the highest age of the book. Addresses that were freed meanwhile are not assigned.
 const bookFor = time.Hour
 
-// usedLocked is what is in use, this group's own with it.
+// usedLocked returns the addresses in use, including this group's own.
 func (p *pass) usedLocked(ctx context.Context) (address.Used, error) {
 	if b := &p.book; b.term != p.lease.Term() || p.now.Sub(b.at).Abs() > bookFor {
 		all, err := view.ReadAddresses(ctx, p.cfg.Store)
@@ -81,7 +81,7 @@ func (p *pass) usedLocked(ctx context.Context) (address.Used, error) {
 	return used, nil
 }
 
-// addressesOps write the group's blocks where the record says something else.
+// addressesOps write the group's blocks where they differ from the record.
 func (p *pass) addressesOps(given address.Given) ([]store.Op, error) {
 	before := p.view.Addresses[p.name]
 	given.UnusedSince, given.Term = time.Time{}, before.Value.Term
@@ -93,11 +93,11 @@ func (p *pass) addressesOps(given address.Given) ([]store.Op, error) {
 	return []store.Op{put}, err
 }
 
-// addressesKept is how long the addresses of a group that is gone are not given to others.
+// addressesKept is how long the addresses of a removed group stay reserved.
 const addressesKept = 24 * time.Hour
 
-// oldAddresses are the blocks of groups of which nothing is left: first it is noted since
-// when, and a day later they are free.
+// oldAddresses ends the blocks of groups without any record left. The first sweep records since
+// when they are unused; a day later they are freed.
 func (r *Reconciler) oldAddresses(v *view.View, term uint64) []store.Op {
 	left := map[string]bool{}
 	for _, name := range v.Known() {

@@ -13,7 +13,7 @@ import (
 	"cadre.dev/store"
 )
 
-// slotsFor are the records of a group's Slots, those from the have-th on without address.
+// slotsFor returns the records of a group's Slots; from the have-th on they have no address.
 func slotsFor(v *view.View, name string, n int) (out []group.SlotRecord) {
 	for i := range n {
 		s := group.SlotRecord{Group: name, Slot: group.SlotName(name, i), Ordinal: i}
@@ -25,7 +25,7 @@ func slotsFor(v *view.View, name string, n int) (out []group.SlotRecord) {
 	return out
 }
 
-// give is what a pass writes.
+// give writes the addresses as a pass does.
 func give(t *testing.T, v *view.View, name string, n int) []group.SlotRecord {
 	t.Helper()
 	used, err := v.AddressesUsed("")
@@ -63,8 +63,8 @@ func distinct(t *testing.T, v *view.View) {
 	}
 }
 
-// TestAddressesFromBeforeThereWereBlocksStay: groups whose Slots are in 127.50.0.0/16 go on
-// there and get the rest elsewhere; groups that come and go never share an address, also
+// TestAddressesFromBeforeThereWereBlocksStay: groups whose Slots are in 127.50.0.0/16 keep those
+// addresses and get further ones elsewhere. Groups that come and go never share an address, also
 // where the record of the blocks is lost.
 func TestAddressesFromBeforeThereWereBlocksStay(t *testing.T) {
 	v := emptyView()
@@ -92,7 +92,7 @@ func TestAddressesFromBeforeThereWereBlocksStay(t *testing.T) {
 	distinct(t, v)
 }
 
-// TestNoAddressIsGivenWhileARecordMayNameIt and cannot be read.
+// TestNoAddressIsGivenWhileARecordMayNameIt also holds for an unreadable record.
 func TestNoAddressIsGivenWhileARecordMayNameIt(t *testing.T) {
 	v := emptyView()
 	v.Bad = []*store.RecordError{{Key: store.AddressesKey("other"), Err: fmt.Errorf("not a JSON object")}}
@@ -101,7 +101,7 @@ func TestNoAddressIsGivenWhileARecordMayNameIt(t *testing.T) {
 	}
 }
 
-// TestAddressesOfAGroupThatIsGoneAreFreeADayLater, and not while a Slot of it is left.
+// TestAddressesOfAGroupThatIsGoneAreFreeADayLater, and not while a Slot of the group is left.
 func TestAddressesOfAGroupThatIsGoneAreFreeADayLater(t *testing.T) {
 	m := newRemains(t)
 	block := address.Block{First: -1, Net: netip.MustParsePrefix("127.32.0.0/29")}

@@ -13,23 +13,23 @@ import (
 	"cadre.dev/store"
 )
 
-// maxAdopted is how many members one transaction binds: each takes up to three writes,
-// and others of the group may get another address with them.
+// maxAdopted bounds the members that one transaction binds. Each member takes up to three writes,
+// and other members of the group may get another address in the same transaction.
 const maxAdopted = 10
 
-// adopt binds the CVMs that an operator named to their Slots, exactly as their latest
-// evidence says, and removes the request once each of them is bound or cannot be: what
-// changed since the operator looked is for the operator to look at again. Each bound Boot
-// is let in when it attests the next time; nothing is done to its CVM.
+// adopt binds the CVMs that an operator named to their Slots, exactly as in their latest evidence.
+// It removes the request once each CVM is bound or cannot be bound. An operator has to review
+// evidence that changed since the request. A bound Boot is admitted at its next attestation; its
+// CVM is not changed.
 func (p *pass) adopt(ctx context.Context) (fresh bool, err error) {
 	request, asked := p.view.Adoptions[p.name]
 	if !asked {
 		return p.forgetProofs(ctx)
 	}
 	if p.seen.Listing.Err != nil {
-		return false, nil // nobody knows which CVM it is: the next pass asks again
+		return false, nil // the CVM is unknown without a listing: the next pass asks again
 	}
-	// Another group may have been given addresses since this pass looked.
+	// Another group may have got addresses since this pass read the records.
 	p.book.mu.Lock()
 	defer p.book.mu.Unlock()
 	if p.view, err = view.Read(ctx, p.cfg.Store); err != nil {
@@ -47,7 +47,7 @@ func (p *pass) adopt(ctx context.Context) (fresh bool, err error) {
 		a, why := adoptable(all, m)
 		switch {
 		case why != "" && a.Busy:
-			left++ // the listing may also be of before the task ended; the operator saw the CVM at rest
+			left++ // the listing may predate the end of the task; the operator saw the CVM idle
 			continue
 		case why != "":
 			p.log.Warn("slot not adopted", "slot", m.Slot, "instance", m.InstanceID, "by", request.Value.By, "error", why)
@@ -87,7 +87,7 @@ func (p *pass) adopt(ctx context.Context) (fresh bool, err error) {
 	return true, nil
 }
 
-// adoptable is the member that was asked for as it is now, or why it is not bound.
+// adoptable returns the requested member in its present state, or why it is not bound.
 func adoptable(all []rollout.Adoptable, m store.Adopted) (a rollout.Adoptable, why string) {
 	i := slices.IndexFunc(all, func(a rollout.Adoptable) bool { return a.Slot == m.Slot })
 	if i < 0 {
@@ -127,8 +127,8 @@ func (p *pass) bindOps(a rollout.Adoptable) ([]store.Op, error) {
 	return []store.Op{slot, policy, {Kind: store.OpDeleteCAS, Key: store.ProofKey(a.Slot), Index: p.view.Proofs[a.Slot].Index}}, nil
 }
 
-// moveOps take their address from members that nobody was bound to yet: those that are
-// bound keep the one that they were given before, and the others get theirs beside it.
+// moveOps take the address from members that no CVM is bound to yet. Bound members keep the address
+// that they have; the next pass assigns the others another address.
 func (p *pass) moveOps(all []rollout.Adoptable, bound []string) []store.Op {
 	moved := slices.ContainsFunc(all, func(a rollout.Adoptable) bool {
 		return slices.Contains(bound, a.Slot) && a.VIP != "" && a.VIP != p.view.Slots[a.Slot].Value.VIP
@@ -138,7 +138,7 @@ func (p *pass) moveOps(all []rollout.Adoptable, bound []string) []store.Op {
 		if !moved || record.InstanceID != "" || slices.Contains(bound, record.Slot) || record.VIP == "" {
 			continue
 		}
-		record.VIP = "" // given anew in the next pass
+		record.VIP = "" // the next pass assigns another address
 		if op, err := store.Put(store.SlotKey(p.name, record.Slot), record, p.view.Slots[record.Slot].Index); err == nil && len(ops) < maxAdopted {
 			ops = append(ops, op)
 		}
@@ -146,7 +146,7 @@ func (p *pass) moveOps(all []rollout.Adoptable, bound []string) []store.Op {
 	return ops
 }
 
-// forgetProofs removes what Boots proved whose Slots are bound since.
+// forgetProofs removes the Proofs of Slots that were bound since.
 func (p *pass) forgetProofs(ctx context.Context) (fresh bool, err error) {
 	var ops []store.Op
 	for slot, proof := range p.view.Proofs {

@@ -14,13 +14,13 @@ import (
 	"cadre.dev/store"
 )
 
-// measured is what the CVMs of these tests measure, images what is taken.
+// measured are the measurements of the CVMs in these tests, images the accepted OS images.
 var (
 	measured = policy.Measurement{MRTD: strings.Repeat("1", 96), RTMR0: strings.Repeat("2", 96), RTMR1: strings.Repeat("3", 96), RTMR2: strings.Repeat("4", 96)}
 	images   = policy.ImagePolicy{Images: map[string][]policy.Measurement{"dstack-0.5.7": {measured}}, KeyProviderName: "kms", KeyProviderID: "ab"}
 )
 
-// loseRecords takes away everything that is recorded of the group but its spec.
+// loseRecords removes every record of the group except its spec.
 func (w *world) loseRecords() {
 	w.t.Helper()
 	all, _, err := w.store.List(w.t.Context(), "")
@@ -38,7 +38,7 @@ func (w *world) loseRecords() {
 	}
 }
 
-// prove writes what admission keeps of each CVM's evidence.
+// prove writes the Proof that admission keeps of each CVM's evidence.
 func (w *world) prove(text, vipOf string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -57,7 +57,7 @@ func (w *world) prove(text, vipOf string) {
 	}
 }
 
-// losesAGroup makes a group, takes its records away, and has its CVMs prove themselves.
+// losesAGroup makes a group, removes its records, and lets its CVMs attest.
 func (w *world) losesAGroup() {
 	w.t.Helper()
 	w.apply(spec("one"))
@@ -77,7 +77,7 @@ func (w *world) boots() map[string]string {
 	return out
 }
 
-// adoptAll asks for the adoption of every CVM as it is.
+// adoptAll requests the adoption of every CVM in its present state.
 func (w *world) adoptAll(change func(*store.Adoption)) {
 	w.mu.Lock()
 	request := store.Adoption{Group: "pg", Reason: "the snapshot was too old", By: "somebody"}
@@ -96,9 +96,8 @@ func (w *world) asked() bool {
 	return !errors.Is(err, store.ErrNotFound)
 }
 
-// TestLostRecordsAreAdoptedWithoutARestart: with its records gone nothing is done to the
-// running CVMs, and once an operator adopts them they are the members that they were,
-// with the addresses that they have and the Boots that run.
+// TestLostRecordsAreAdoptedWithoutARestart: without its records the running CVMs stay untouched.
+// Once an operator adopts them they are the same members, with the same addresses and Boots.
 func TestLostRecordsAreAdoptedWithoutARestart(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
@@ -141,8 +140,8 @@ func TestLostRecordsAreAdoptedWithoutARestart(t *testing.T) {
 	})
 }
 
-// TestOnlyWhatWasAskedForIsAdopted: a member that attests something else than the operator
-// saw is left as it is, and the request does not stay.
+// TestOnlyWhatWasAskedForIsAdopted: a member whose evidence differs from the request stays as it
+// is, and the request is removed.
 func TestOnlyWhatWasAskedForIsAdopted(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.losesAGroup()

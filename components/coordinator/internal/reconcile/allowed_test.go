@@ -9,9 +9,9 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// While a Slot moves, a Boot of the old Revision is let in as well as one of the new: a CVM that
-// reboots by itself before the call, or one whose call had no effect, comes back. When the
-// step is done only the new one is.
+// While a Slot moves, Boots of the old and of the new Revision are admitted. A CVM may reboot
+// before the call, or the call may have no effect; both come back. After the step only the new
+// Revision is admitted.
 func TestOldAndNewRevisionAreAllowedUntilTheStepEnds(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))

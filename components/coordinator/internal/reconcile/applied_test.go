@@ -28,7 +28,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
-// has reports whether one line has all of these.
+// has reports whether one line contains all of these.
 func (l *lines) has(parts ...string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,7 +63,7 @@ func (w *world) applyAs(s group.Spec, by, request string) {
 	}
 }
 
-// rolloutTo is the newest rollout to what the release asks for.
+// rolloutTo returns the newest rollout to the Revision of the release.
 func (w *world) rolloutTo(release string) operation.Rollout {
 	w.t.Helper()
 	for _, r := range w.view().RolloutsOf("pg") {
@@ -75,8 +75,8 @@ func (w *world) rolloutTo(release string) operation.Rollout {
 	return operation.Rollout{}
 }
 
-// The accepted spec, the rollout that it begins and the leader's log lines name the caller of the API and the request; of a
-// spec that was written to Consul KV after that call they say that it was.
+// The accepted spec, its rollout and the leader's log lines name the caller of the API and the
+// request. For a spec that was written to Consul KV after that call they name the KV edit.
 func TestAnAcceptedSpecAndItsRolloutNameTheCaller(t *testing.T) {
 	begin(t, func(t *testing.T, w *world) {
 		var log lines
@@ -103,7 +103,7 @@ func TestAnAcceptedSpecAndItsRolloutNameTheCaller(t *testing.T) {
 		check("two", store.WrittenToKV, "")
 		w.applyAs(spec("three"), "bob (77aa)", "undo-1")
 		check("three", "bob (77aa)", "undo-1")
-		// A record that cannot be read holds no spec back.
+		// An unreadable record of the caller blocks no spec.
 		w.put(store.AppliedKey("pg"), []byte(`{"group":"pg","by":7}`))
 		w.apply(spec("four"))
 		check("four", "unknown (applied/pg cannot be read)", "")
@@ -117,7 +117,8 @@ func orQuotes(request string) string {
 	return request
 }
 
-// A retry names its caller in the rollout's record and in the leader's log, and the caller who began the rollout stays.
+// A retry names its caller in the rollout's record and in the leader's log. The caller that began
+// the rollout stays named.
 func TestARetriedRolloutNamesBothCallers(t *testing.T) {
 	begin(t, func(t *testing.T, w *world) {
 		var log lines
@@ -148,7 +149,7 @@ func TestARetriedRolloutNamesBothCallers(t *testing.T) {
 	})
 }
 
-// The group that is deleted takes the name of its last caller with it.
+// The record of a group's last caller is deleted with the group.
 func TestTheRecordOfTheCallerGoesWithItsGroup(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.applyAs(spec("one"), "ann (0d3c)", "apply-1")

@@ -21,18 +21,18 @@ import (
 // auditEvery is the pace of the comparison (CTL-20).
 const auditEvery = 30 * time.Second
 
-// stranger is a node or token that no admission accounts for, or a name in gossip that is
-// no coordinator's.
+// stranger is a node or token that no admission explains, or a name in gossip that is not a
+// coordinator.
 type stranger struct {
-	// group that its name belongs to; empty: none, so every group tells of it.
+	// group that the name belongs to. Empty means none, so every group reports the stranger.
 	group, text string
 	code        policy.Code
 }
 
-// audit compares what Consul knows with the admissions, until ctx ends, and revokes the
-// tokens that none accounts for, as nothing else does (TOK-12, CTL-20). Members are in the
-// catalog because coordinators put them there: who is in gossip has a key that coordinators
-// alone have, and is told of and not evicted, for a name there is anybody's word (IDN-09).
+// audit compares Consul's nodes and tokens with the admissions until ctx ends. It alone revokes
+// tokens that no admission explains (TOK-12, CTL-20). Coordinators put members into the catalog. A
+// node in gossip holds a key that only coordinators have. The name of such a node is unverified, so
+// the audit reports the node and does not evict it (IDN-09).
 func (r *Reconciler) audit(ctx context.Context) {
 	if r.cfg.Members == nil {
 		return
@@ -51,8 +51,7 @@ func (r *Reconciler) audit(ctx context.Context) {
 	}
 }
 
-// auditOnce reads the admissions after Consul's own lists: what was admitted in
-// between is known then.
+// auditOnce reads the admissions after Consul's own lists, so admissions made in between are known.
 func (r *Reconciler) auditOnce(ctx context.Context) error {
 	nodes, err := r.cfg.Members.Nodes(ctx)
 	if err != nil {
@@ -68,7 +67,7 @@ func (r *Reconciler) auditOnce(ctx context.Context) error {
 		return err
 	}
 	if bad := v.BadBelow(store.AdmissionsPrefix, store.SlotsPrefix); bad != nil {
-		// It may be the admission that a token belongs to.
+		// The record may be the admission that a token belongs to.
 		return fmt.Errorf("a record cannot be read: %w", bad)
 	}
 	found := strangeNodes(v, nodes, r.cfg.LeaseNode)
@@ -80,7 +79,7 @@ func (r *Reconciler) auditOnce(ctx context.Context) error {
 		found = append(found, stranger{group: groupOf(v, t.Slot), text: fmt.Sprintf("token %s of %s belongs to no admission and was revoked", t.Accessor, t.Slot), code: policy.CodePeerNotAdmitted})
 		accessors = append(accessors, t.Accessor)
 	}
-	// All of them before any error counts: one that cannot be revoked keeps no other alive.
+	// Revoke tries all tokens before it returns an error: a failed one protects no other.
 	if err := r.cfg.Members.Revoke(ctx, accessors...); err != nil {
 		return err
 	}
@@ -103,9 +102,10 @@ func (r *Reconciler) auditOnce(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// unexplained are nodes of the catalog that no admission explains, with the Boot that each
-// was registered for: an eviction was interrupted, or somebody else made them. Coordinators
-// have nodes of their own, and those in gossip have agents that would come back.
+// unexplained returns the nodes of the catalog that no admission explains, with the Boot that each
+// was registered for. An eviction was interrupted, or another writer created the node. It leaves
+// out coordinators, which have nodes of their own. It leaves out nodes in gossip, whose agents
+// would register again.
 func unexplained(v *view.View, nodes map[string]tokens.Node, leaseNode string) map[string]string {
 	out := map[string]string{}
 	for name, n := range nodes {
@@ -120,9 +120,9 @@ func unexplained(v *view.View, nodes map[string]tokens.Node, leaseNode string) m
 	return out
 }
 
-// strangeNodes are names that are no Slot's, and all in gossip that are no coordinator's, as
-// far as a name tells: whoever has the gossip key may take a coordinator's. leaseNode stands
-// for no machine.
+// strangeNodes finds names without a Slot, and all nodes in gossip that are not coordinators. The
+// name alone decides: a holder of the gossip key may take a coordinator's name. leaseNode is not a
+// machine.
 func strangeNodes(v *view.View, nodes map[string]tokens.Node, leaseNode string) []stranger {
 	var out []stranger
 	for name, n := range nodes {
@@ -145,7 +145,7 @@ func strangeNodes(v *view.View, nodes map[string]tokens.Node, leaseNode string) 
 	return out
 }
 
-// groupOf is the group that a name belongs to, if there is such a group.
+// groupOf returns the group that a name belongs to, or "" if there is no such group.
 func groupOf(v *view.View, name string) string {
 	g, _, err := group.ParseSlot(name)
 	if err != nil || !slices.Contains(v.Known(), g) {
@@ -154,7 +154,7 @@ func groupOf(v *view.View, name string) string {
 	return g
 }
 
-// strangersOf is the Condition of one group; ok is false when there is nothing to tell.
+// strangersOf returns the Condition of one group; ok is false without strangers.
 func (r *Reconciler) strangersOf(name string, now time.Time) (c group.Condition, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -6,11 +6,12 @@ import (
 	"cadre.dev/store"
 )
 
-// maxBegun is how many Operations one pass starts: each takes up to four of a
-// transaction's operations. The next pass starts the next ones.
+// maxBegun bounds the Operations that one pass starts: each takes up to four of a transaction's
+// operations. The next pass starts the next ones.
 const maxBegun = 8
 
-// begun are the Operations that this pass starts, and those that end with it, with the writes that go along.
+// begun returns the Operations that this pass starts and the Operations that they end, with all
+// writes of the transaction.
 func (p *pass) begun() (ops []store.Op, started, over []operation.Operation, err error) {
 	for _, a := range p.plan.Actions {
 		if len(started) == maxBegun {
@@ -44,7 +45,7 @@ func (p *pass) begun() (ops []store.Op, started, over []operation.Operation, err
 	return ops, started, over, nil
 }
 
-// answeredOps removes the requests that need nothing more, at most room of them.
+// answeredOps removes the requests that need no more work, at most room of them.
 func (p *pass) answeredOps(room int) []store.Op {
 	var ops []store.Op
 	for _, id := range p.plan.Answered {

@@ -14,18 +14,19 @@ import (
 )
 
 const (
-	// apart is how far the status of the leader before may lie from this leader's clock. A
-	// takeover needs less: then the clocks differ, or nobody led meanwhile.
+	// apart is the highest tolerated distance between the previous leader's status and this
+	// leader's clock. A takeover takes less. A longer distance means that the clocks differ, or
+	// that the group had no leader meanwhile.
 	apart = time.Minute
-	// ahead is how far in the future a recorded time may lie: no two clocks are the same.
+	// ahead is how far in the future a recorded time may lie: clocks always differ a little.
 	ahead = 2 * time.Second
 )
 
-// settleClocks makes the recorded times ones of this leader's clock. Recorded clocks go on
-// where the leader before left them, and where this leader's own clock was set: without that a
-// step fails at the takeover by a leader whose clock is some minutes ahead, a call is repeated
-// whose effect has still to show, and a Slot is not available for as long as the clock before
-// was. It writes once, and nothing where the clocks agree.
+// settleClocks converts the recorded times to this leader's clock, after a takeover and after a
+// change of this leader's own clock. Without the conversion, a leader whose clock is minutes ahead
+// fails a step at takeover. It repeats a call whose effect has still to show. A clock that was
+// ahead keeps its Slot unavailable for the difference. settleClocks writes once, and not at all
+// where the clocks agree.
 func (p *pass) settleClocks(ctx context.Context) (changed bool, err error) {
 	if changed, err := p.countEnds(ctx); err != nil || changed {
 		return changed, err
@@ -39,14 +40,14 @@ func (p *pass) settleClocks(ctx context.Context) (changed bool, err error) {
 	return p.pullBack(ctx)
 }
 
-// led is which leader there was before, and when it was there last by its own clock.
+// led is the previous leader, and its last time by its own clock.
 type led struct {
 	term uint64
 	at   time.Time
 }
 
-// lastLed tells it by the state, which grows while somebody leads. It is read before this
-// leader lets it grow.
+// lastLed reads the previous leader from the state record, which grows while a coordinator leads.
+// The read precedes this leader's first write of that record.
 func (r *Reconciler) lastLed(ctx context.Context, lease store.Lease) led {
 	state, _, err := store.Read[store.StateRecord](ctx, r.cfg.Store, store.StateKey)
 	if err != nil || state.Term >= lease.Term() {
@@ -55,13 +56,13 @@ func (r *Reconciler) lastLed(ctx context.Context, lease store.Lease) led {
 	return led{state.Term, state.At}
 }
 
-// takeClocksOver moves what counts by what lies between the status of the leader before
-// and now, together with the Term of the status, so that it is done once.
+// takeClocksOver moves the relevant times by the distance between the previous leader's status and
+// now. The same write sets the Term of the status, so the move happens once.
 func (p *pass) takeClocksOver(ctx context.Context) (changed bool, err error) {
 	status := p.view.Statuses[p.name]
 	at := status.Value.At
 	if p.before.term == status.Value.Term && p.before.at.After(at) {
-		// The status is as old as its news; the leader that wrote it lived on.
+		// The status is as old as its last change; its leader led on.
 		at = p.before.at
 	}
 	if status.Index == 0 || status.Value.Term == p.lease.Term() || at.IsZero() {
@@ -74,7 +75,7 @@ func (p *pass) takeClocksOver(ctx context.Context) (changed bool, err error) {
 	return true, p.moveClocks(ctx, by)
 }
 
-// followClock moves what counts when this leader's own clock was set since its last look.
+// followClock moves the relevant times if this leader's own clock was set since its last pass.
 func (p *pass) followClock(ctx context.Context) (changed bool, err error) {
 	off := p.cfg.Now().Round(0).Sub(p.began.Round(0)) - time.Since(p.began)
 	status := p.view.Statuses[p.name]
@@ -83,7 +84,7 @@ func (p *pass) followClock(ctx context.Context) (changed bool, err error) {
 		p.pace.clocked, p.pace.off = true, off
 		return false, nil
 	case !p.pace.movedAt.IsZero() && status.Value.At.Equal(p.pace.movedAt):
-		// They were moved, though the answer to that was lost: not once more.
+		// The move is written, but its answer was lost: do not move again.
 		p.pace.off, p.pace.movedAt = p.pace.movedTo, time.Time{}
 	}
 	by := off - p.pace.off
@@ -94,9 +95,9 @@ func (p *pass) followClock(ctx context.Context) (changed bool, err error) {
 	return true, p.moveClocks(ctx, by)
 }
 
-// counts reports that something waits for a time in op's record: it is open, or ended before its
-// call had to show. What is written anew is the newest of its Slot by that: one that others came after stays as
-// it is, or it would hide how they ended.
+// counts reports whether some wait depends on a time in op's record: op is open, or op ended before
+// its call had to show. Writing op makes it the newest of its Slot by index. An operation with a
+// successor therefore stays as it is, or it would hide how the successor ended.
 func (p *pass) counts(op operation.Operation) bool {
 	if !op.Phase.Ended() {
 		return true
@@ -109,10 +110,10 @@ func (p *pass) counts(op operation.Operation) bool {
 	return false
 }
 
-// moveClocks moves what counts of the group together with its status, so that it is done once.
-// What does not fit into one transaction with it goes where a death in between makes waits longer
-// and never shorter: before the status, by which the successor moves all once more, where times
-// move on, which ends at now; after it where they move back.
+// moveClocks moves the relevant times of the group together with its status, so that the move
+// happens once. Some writes may not fit into one transaction with the status. A crash in between
+// must lengthen waits and never shorten them. For a move forward they precede the status: the
+// successor moves all times again, and the move ends at now. For a move back they follow it.
 func (p *pass) moveClocks(ctx context.Context, by time.Duration) error {
 	status := p.view.Statuses[p.name]
 	after := truncate.Status(status.Value)
@@ -138,7 +139,7 @@ func (p *pass) moveClocks(ctx context.Context, by time.Duration) error {
 	return nil
 }
 
-// puts are writes, and what is wrong with the last one that cannot be.
+// puts collects writes, and the error of the last write that could not be encoded.
 type puts struct {
 	ops []store.Op
 	err error
@@ -152,8 +153,8 @@ func (w *puts) add(op store.Op, err error) {
 	w.ops = append(w.ops, op)
 }
 
-// counting writes the Operations that count, the rollout and the Slots that are not available
-// with their clocks moved.
+// counting writes the relevant Operations, the rollout and the unavailable Slots with their clocks
+// moved.
 func (p *pass) counting(by time.Duration) ([]store.Op, error) {
 	var w puts
 	for _, id := range slices.Sorted(maps.Keys(p.view.Operations)) {
@@ -179,8 +180,8 @@ func (p *pass) counting(by time.Duration) ([]store.Op, error) {
 	return w.ops, w.err
 }
 
-// slotClocks are the times in a Slot's record that something waits for while it is not
-// available. The record's own Heals stay as they are.
+// slotClocks returns the times in a Slot's record that a wait depends on while the Slot is
+// unavailable. The original Heals stay unchanged.
 func slotClocks(record *group.SlotRecord) []*time.Time {
 	clocks := []*time.Time{&record.UnavailableSince, &record.SilenceFrom, &record.MissedSince, &record.DownSince}
 	if record.Heals != nil {
@@ -209,7 +210,7 @@ func movedOperation(op operation.Operation, by time.Duration, now time.Time) ope
 	return op
 }
 
-// move adds by to a time that is set, but lets none lie in the future.
+// move adds by to a time that is set, and caps the result at now.
 func move(at *time.Time, by time.Duration, now time.Time) {
 	if at.IsZero() {
 		return
@@ -219,8 +220,8 @@ func move(at *time.Time, by time.Duration, now time.Time) {
 	}
 }
 
-// pullBack writes times anew that lie in the future: this leader's clock was set back, or
-// a clock before was ahead.
+// pullBack rewrites times that lie in the future: this leader's clock was set back, or an earlier
+// leader's clock was ahead.
 func (p *pass) pullBack(ctx context.Context) (changed bool, err error) {
 	var w puts
 	limit := p.now.Add(ahead)
@@ -228,7 +229,7 @@ func (p *pass) pullBack(ctx context.Context) (changed bool, err error) {
 		if pulled(limit, p.now, append(slotClocks(&record), &record.AvailableSince)...) {
 			w.add(store.Put(store.SlotKey(p.name, record.Slot), record, p.view.Slots[record.Slot].Index))
 		}
-		// The newest one alone counts: an open one, or the one after which a Slot rests.
+		// Only the newest Operation counts: it is open, or its Slot waits after its end.
 		if last := p.view.OperationsOf(record.Slot); len(last) > 0 {
 			if o := last[0].Value; pulledOperation(limit, p.now, &o) {
 				w.add(store.Put(store.OperationKey(o.ID), truncate.Operation(o), last[0].Index))
@@ -264,7 +265,7 @@ func pulledOperation(limit, now time.Time, op *operation.Operation) bool {
 	return changed
 }
 
-// pulled sets the times after limit to now, and reports whether there was one.
+// pulled sets the times after limit to now, and reports whether it set any.
 func pulled(limit, now time.Time, times ...*time.Time) (changed bool) {
 	for _, at := range times {
 		if at.After(limit) {

@@ -19,9 +19,9 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// TestLeadersWhoseClocksAreMinutesApart take over from each other at rest, within a
-// rollout and within a step of one: the group goes on as with one clock, nothing fails,
-// and nobody writes the same thing over and over.
+// TestLeadersWhoseClocksAreMinutesApart take over from each other: in an idle group, within a
+// rollout and within a step. The group continues as with one clock, nothing fails, and no leader
+// writes the same record repeatedly.
 func TestLeadersWhoseClocksAreMinutesApart(t *testing.T) {
 	for apart, points := range map[time.Duration][]string{
 		10 * time.Minute:  {"rest", reconcile.FailAfterRecorded, operate.FailAfterCall},
@@ -29,7 +29,7 @@ func TestLeadersWhoseClocksAreMinutesApart(t *testing.T) {
 	} {
 		for i, at := range points {
 			if raced.Enabled && i > 0 {
-				continue // the others meet no other goroutine
+				continue // the other cases meet no other goroutine
 			}
 			t.Run(fmt.Sprintf("%v at %s", apart, at), func(t *testing.T) { takeOver(t, apart, at) })
 		}
@@ -75,7 +75,7 @@ func takeOver(t *testing.T, apart time.Duration, at string) {
 				t.Errorf("%s failed: %s", id, op.Value.Reason)
 			}
 		}
-		// At rest a leader writes its status once per resync.
+		// An idle leader writes its status once per resync.
 		commits.Store(0)
 		tick(t.Context(), 2*time.Minute)
 		if n := commits.Load(); n > 2*60/10+5 {
@@ -84,9 +84,10 @@ func takeOver(t *testing.T, apart time.Duration, at string) {
 	})
 }
 
-// TestAClockThatIsSetEndsNoWait: a call's answer is lost and its effect is late, and meanwhile the
-// leader's clock is set, by less than what clocks may differ or by more. The call is not
-// repeated before its effect had the time to show; nothing fails for the hour that never passed.
+// TestAClockThatIsSetEndsNoWait: a call's answer is lost, its effect is late, and the leader's
+// clock is set meanwhile. The clock moves by less than the tolerated difference, or by more. The
+// call is not repeated before its effect had time to show. No deadline fails for the hour that
+// never passed.
 func TestAClockThatIsSetEndsNoWait(t *testing.T) {
 	for _, by := range []time.Duration{30 * time.Second, time.Hour, -30 * time.Second, -time.Hour} {
 		if raced.Enabled && by != time.Hour {
@@ -101,7 +102,7 @@ func TestAClockThatIsSetEndsNoWait(t *testing.T) {
 				w.until("creation", 2*time.Minute, w.complete("one"))
 				loseCall(w, func() {
 					off.Store(int64(by))
-					// The write that follows is applied, and its answer is lost.
+					// The next write is applied, and its answer is lost.
 					var once atomic.Bool
 					w.store.OnCommit(func([]store.Op) storetest.Fault {
 						if once.CompareAndSwap(false, true) {
@@ -118,8 +119,8 @@ func TestAClockThatIsSetEndsNoWait(t *testing.T) {
 	}
 }
 
-// TestASuccessorWhoseClockIsAheadEndsNoWait: the same when it dies, and the clock of whoever
-// goes on is ahead by less than tells from the time that nobody led.
+// TestASuccessorWhoseClockIsAheadEndsNoWait: the same when the leader dies. The successor's clock
+// is ahead by less than the takeover can detect.
 func TestASuccessorWhoseClockIsAheadEndsNoWait(t *testing.T) {
 	begin(t, func(t *testing.T, w *world) {
 		w.settle = time.Minute
@@ -135,7 +136,7 @@ func TestASuccessorWhoseClockIsAheadEndsNoWait(t *testing.T) {
 	})
 }
 
-// loseCall loses the answer of the next call, has it done late, and then something happen.
+// loseCall loses the answer of the next call, delays its effect, and then calls then.
 func loseCall(w *world, then func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -163,8 +164,8 @@ func notRepeated(t *testing.T, w *world) {
 	}
 }
 
-// TestR121_HoweverManyAreAway: what nobody led for counts for none of them, also where their records do
-// not fit into one transaction and its answer is lost.
+// TestR121_HoweverManyAreAway: time without a leader counts against no unavailable Slot. This also
+// holds where the records do not fit into one transaction and its answer is lost.
 func TestR121_HoweverManyAreAway(t *testing.T) {
 	begin(t, func(t *testing.T, w *world) {
 		const n, nobody = 80, 10 * time.Minute

@@ -12,18 +12,17 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-// ConditionOneBootPerSlot is false while two Boots claim one Slot with genuine
-// evidence, and while a Slot is held that they took from each other. It is left
-// out otherwise.
+// ConditionOneBootPerSlot is false while two Boots claim one Slot with genuine evidence, and while
+// a Slot is contested between them. It is left out otherwise.
 const ConditionOneBootPerSlot = "OneBootPerSlot"
 
-// conflictShown is how long a claim is shown after it was made last. A CVM that
-// rebooted by itself claims its Slot for some seconds too, but then it gets it, and
-// that is the last decision then.
+// conflictShown is how long a claim is shown after its last attempt. A CVM that rebooted without a
+// planned step claims its Slot for some seconds too. The Boot then gets the Slot, and that becomes
+// the last decision.
 const conflictShown = 10 * time.Minute
 
-// bootConflict names the Slots that are held, with the way out, and both Boots of
-// each other one whose last decision was a conflict.
+// bootConflict names the contested Slots with the way out. For other Slots whose last decision was
+// a conflict it names both Boots.
 func (p *pass) bootConflict(ctx context.Context) (group.Condition, bool) {
 	var claims []string
 	for _, s := range p.view.SlotsOf(p.name) {
@@ -37,7 +36,7 @@ func (p *pass) bootConflict(ctx context.Context) (group.Condition, bool) {
 		}
 		decisions, err := view.ReadDecisions(ctx, p.cfg.Store, s.Slot)
 		if err != nil {
-			continue // the next pass tells
+			continue // the next pass reports the conflict
 		}
 		last := decisions.Last()
 		if (last.What == policy.DecidedConflict || last.What == policy.DecidedMet) && p.now.Sub(last.At) < conflictShown {

@@ -11,8 +11,7 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// TestIDN03_TheStatusNamesBothClaimants: while the claim is fresh and the last thing
-// that was decided.
+// TestIDN03_TheStatusNamesBothClaimants: while the claim is fresh and is the last decision.
 func TestIDN03_TheStatusNamesBothClaimants(t *testing.T) {
 	now := time.Now().UTC()
 	conflict := policy.DecisionEntry{
@@ -63,8 +62,8 @@ func TestIDN03_TheStatusNamesBothClaimants(t *testing.T) {
 	}
 }
 
-// TestIDN03_AHeldSlotIsAnAlarm: in the group's status from the moment on at which it
-// is held, whether or not anybody was refused since, and until it is released.
+// TestIDN03_AHeldSlotIsAnAlarm: the group's status has the condition from the contest until its
+// release, with or without a later refusal.
 func TestIDN03_AHeldSlotIsAnAlarm(t *testing.T) {
 	now := time.Now().UTC()
 	contest := policy.Contest{}.Met("c10ec10e", now)

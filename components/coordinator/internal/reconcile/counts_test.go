@@ -7,8 +7,9 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// TestWhatIsWrittenForAClockChangesNoOrder: the ended Operation that is written last is a Slot's newest. One that
-// others came after would hide how they ended, so that what was called off is never tried again.
+// TestWhatIsWrittenForAClockChangesNoOrder: the ended Operation that is written last is a Slot's
+// newest. Writing an Operation with a successor would hide how the successor ended, and a cancelled
+// step would never be retried.
 func TestWhatIsWrittenForAClockChangesNoOrder(t *testing.T) {
 	op := func(id string, phase operation.Phase, calls int) operation.Operation {
 		return operation.Operation{ID: id, Group: "pg", Slot: "pg-0", Phase: phase, Call: operation.Call{Number: calls}}

@@ -10,12 +10,12 @@ import (
 	"cadre.dev/store"
 )
 
-// ConditionReconciled is false while passes over a group end in a panic: nothing is decided for
-// the group, and other groups go on.
+// ConditionReconciled is false while passes over a group end in a panic. Nothing is decided for the
+// group; other groups go on.
 const ConditionReconciled = "Reconciled"
 
-// contained is run, whose panic is an error. What run recorded before stays, as after the death
-// of a coordinator: each effect is recorded first, and the next pass reads back what became of it.
+// contained runs the pass and converts a panic into an error. The writes of run stay, as after the
+// death of a coordinator: each effect is recorded first, and the next pass reads its outcome back.
 func (p *pass) contained(ctx context.Context) (next, error) {
 	var out next
 	err := p.cfg.Panics.Do("pass", func() (err error) {
@@ -26,14 +26,15 @@ func (p *pass) contained(ctx context.Context) (next, error) {
 	if !is || ctx.Err() != nil {
 		return out, err
 	}
-	// The status is the second thing that may panic, and then only the metric reports it.
+	// Writing the status may panic as well; then only the metric reports the panic.
 	if err := p.cfg.Panics.Do("pass", func() error { return p.recordCrash(ctx, crash) }); err != nil && ctx.Err() == nil {
 		p.log.Warn("the panic of a pass is not in the group's status", "id", crash.ID, "error", err)
 	}
 	return next{}, err
 }
 
-// recordCrash reports the panic in the status. It reads the status itself, since what the pass read may be half made.
+// recordCrash reports the panic in the status. It reads the status again, since the panic may have
+// left the pass's own view incomplete.
 func (p *pass) recordCrash(ctx context.Context, crash *contain.Error) error {
 	status, index, err := store.Read[group.Status](ctx, p.cfg.Store, store.GroupStatusKey(p.name))
 	if err != nil && !errors.Is(err, store.ErrNotFound) {

@@ -20,8 +20,8 @@ import (
 	"cadre.dev/store"
 )
 
-// crashes is a platform driver that panics: where it is asked what a content with a certain word
-// measures, and right after an update took effect.
+// crashes is a platform driver that panics. It panics when it measures a content with a certain
+// word, and directly after an update took effect.
 type crashes struct {
 	platform.Platform
 	word     *atomic.Value
@@ -43,7 +43,7 @@ func (c crashes) Update(ctx context.Context, req platform.UpdateRequest) (platfo
 	return out, err
 }
 
-// panics counts those of each part.
+// panics counts the panics of each part.
 type panics struct {
 	mu    sync.Mutex
 	parts map[string]int // guarded by mu
@@ -66,7 +66,7 @@ func (p *panics) of(part string) int {
 	return p.parts[part]
 }
 
-// contained gives a test a coordinator whose panics are contained.
+// contained gives a test a coordinator that contains its panics.
 func contained(t *testing.T, test func(t *testing.T, w *world, n *panics, c crashes)) {
 	t.Helper()
 	begin(t, func(t *testing.T, w *world) {
@@ -80,7 +80,7 @@ func contained(t *testing.T, test func(t *testing.T, w *world, n *panics, c cras
 	})
 }
 
-// web is another group, which nothing is the matter with.
+// web is another group, which is healthy.
 func web(replicas int) group.Spec {
 	s := spec("one")
 	s.Name, s.Replicas, s.Workload.Kind = "web", replicas, group.WorkloadNone
@@ -117,7 +117,7 @@ func TestAPanicHoldsItsOwnGroupWithACondition(t *testing.T) {
 		if got := w.status().Message; !strings.Contains(got, "INTERNAL_ERROR") || strings.Contains(got, "index out of range") {
 			t.Errorf("the message is %q", got)
 		}
-		// As after an upgrade of the coordinators: the group goes on where it was, and the condition goes.
+		// As after an upgrade of the coordinators: the group continues, and the condition goes.
 		c.word.Store("")
 		w.until("the update", 10*time.Minute, w.complete("poison"))
 		if held() {
@@ -126,7 +126,7 @@ func TestAPanicHoldsItsOwnGroupWithACondition(t *testing.T) {
 	})
 }
 
-// The effect was recorded before it was made, so that it is found and not made again.
+// The effect was recorded first, so the next pass finds it and does not repeat it.
 func TestAPanicRightAfterAnEffectRepeatsNoEffect(t *testing.T) {
 	contained(t, func(t *testing.T, w *world, n *panics, c crashes) {
 		w.apply(spec("one"))
@@ -148,7 +148,7 @@ func TestAPanicRightAfterAnEffectRepeatsNoEffect(t *testing.T) {
 	})
 }
 
-// What concerns all groups starts again from the records, and the leader leads on.
+// The audit of all groups starts again from the records, and the leader continues to lead.
 func TestAPanicInTheAuditOfAllGroupsEndsNoLeader(t *testing.T) {
 	begin(t, func(t *testing.T, w *world) {
 		n, audits := &panics{}, &atomic.Int64{}

@@ -7,16 +7,16 @@ import (
 	"cadre.dev/core/group"
 )
 
-// stop has the platform say that a Slot's CVM stopped, and its agent say nothing more.
+// stop makes the platform report a Slot's CVM as stopped, and silences its agent.
 func (w *world) stop(slot string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.cloud.HaltLocked(w.memberLocked(slot).cvm)
 }
 
-// TestTheEndOfAConnectionHasThePlatformAsked: a CVM that stopped is started right after the last
-// connection of its agent ended, and without such an end after a heartbeat that did not come.
-// One that runs, by the platform's word, is left alone, and so is one that connects again.
+// TestTheEndOfAConnectionHasThePlatformAsked: a stopped CVM is started directly after the last
+// connection of its agent ended, or otherwise after a missed heartbeat. A CVM that runs according
+// to the platform is left alone. So is a CVM whose agent reconnects.
 func TestTheEndOfAConnectionHasThePlatformAsked(t *testing.T) {
 	begin(t, func(t *testing.T, w *world) {
 		leader := w.coordinator("coordinator-0")

@@ -14,8 +14,8 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// TestACoordinatorThatBeganListensFirst: most of the Boots that the records name may know
-// that the records went back. Where they stay silent it goes on after a while.
+// TestACoordinatorThatBeganListensFirst: most Boots that the records name may know that the records
+// went back. If they stay silent, the coordinator continues after the warmup.
 func TestACoordinatorThatBeganListensFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

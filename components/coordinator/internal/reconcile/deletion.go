@@ -11,9 +11,9 @@ import (
 	"cadre.dev/store"
 )
 
-// removeGroup removes what is left of a group whose deletion an operator asked for, once
-// no Slot of it is left. The switch goes last, with the rest or not at all: a crash
-// before finds it again.
+// removeGroup removes the remaining records of a group whose deletion an operator requested, once
+// the group has no Slots. The deletion request goes in the same transaction, so a crash before it
+// leaves the request in place.
 func (p *pass) removeGroup(ctx context.Context) (done bool, err error) {
 	if !p.plan.Gone {
 		return false, nil
@@ -38,8 +38,8 @@ func (p *pass) removeGroup(ctx context.Context) (done bool, err error) {
 	return true, nil
 }
 
-// endRollout has a rollout that is under way be over with its group: a group that is made anew under its
-// name does not go on with it. What ended before stays as it was, for those who ask what was.
+// endRollout ends the group's running rollout, so that a new group of the same name does not
+// continue it. A rollout that ended earlier keeps its record as history.
 func (p *pass) endRollout() ([]store.Op, error) {
 	all := p.view.RolloutsOf(p.name)
 	if len(all) == 0 {
@@ -59,9 +59,9 @@ func (p *pass) endRollout() ([]store.Op, error) {
 	return []store.Op{op}, nil
 }
 
-// takenBack removes the permission to delete disks with the spec that wants one of their Slots again,
-// also one that came by an edit of the KV: the next scale-in asks anew (R135). Who writes the permission
-// there before the spec that it is for keeps it.
+// takenBack removes the permission to delete disks together with the spec that wants one of its
+// Slots again. This includes a permission that came by an edit of the KV. The next scale-in needs a
+// new permission (R135). A permission written before its spec is kept.
 func (p *pass) takenBack(next group.Spec) []store.Op {
 	asked, ok := p.view.DeleteDisks[p.name]
 	before, known := p.view.Accepted[p.name]
@@ -74,9 +74,8 @@ func (p *pass) takenBack(next group.Spec) []store.Op {
 	return []store.Op{{Kind: store.OpDeleteCAS, Key: store.DeleteDisksKey(p.name), Index: asked.Index}}
 }
 
-// servedSwitch removes the permission to delete disks once none of the Slots that it
-// names is left to be deleted: it must not hold for a Slot of the same name that is made
-// later.
+// servedSwitch removes the permission to delete disks once all Slots that it names are gone. It
+// must not apply to a later Slot of the same name.
 func (p *pass) servedSwitch() []store.Op {
 	asked, ok := p.view.DeleteDisks[p.name]
 	if !ok {

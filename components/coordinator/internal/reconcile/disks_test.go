@@ -11,7 +11,8 @@ import (
 	"cadre.dev/store"
 )
 
-// TestASetWhoseDisksAreAllGoneSaysTheWayOut, which works: the group is taken down, and made again.
+// TestASetWhoseDisksAreAllGoneSaysTheWayOut, and the way works: delete the group and create it
+// again.
 func TestASetWhoseDisksAreAllGoneSaysTheWayOut(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))

@@ -9,7 +9,7 @@ import (
 	"cadre.dev/store"
 )
 
-// frozenFor freezes the group as a coordinator whose clock is right does, and begins a rollout.
+// frozenFor freezes the group like a coordinator with a correct clock, and begins a rollout.
 func (w *world) frozenFor(length time.Duration) (began time.Time) {
 	w.t.Helper()
 	began = time.Now()
@@ -18,7 +18,7 @@ func (w *world) frozenFor(length time.Duration) (began time.Time) {
 	return began
 }
 
-// endsAfter waits for the rollout, and reports whether the freeze stood for its length.
+// endsAfter waits for the rollout, and checks that the freeze lasted from least to most.
 func (w *world) endsAfter(began time.Time, least, most time.Duration) {
 	w.t.Helper()
 	w.until("the end of the freeze", most+time.Minute, func() bool { return len(w.made("update")) > 0 })
@@ -30,7 +30,7 @@ func (w *world) endsAfter(began time.Time, least, most time.Duration) {
 const (
 	frozen = 30 * time.Minute
 	days   = 48 * time.Hour
-	// step is what the first call takes once the freeze is over.
+	// step is the duration of the first call after the freeze.
 	step = time.Minute
 )
 
@@ -41,7 +41,7 @@ func TestASwitchEndsByElapsedTime(t *testing.T) {
 		"a clock that is set ahead": {0, days}, "a clock that is set back": {0, -days},
 	} {
 		if raced.Enabled && c.after != 0 {
-			continue // the same code runs by another clock, for as many hours
+			continue // the same code runs with another clock, for as many hours
 		}
 		t.Run(name, func(t *testing.T) {
 			begin(t, func(t *testing.T, w *world) {
@@ -63,8 +63,8 @@ func TestASwitchEndsByElapsedTime(t *testing.T) {
 	}
 }
 
-// TestASwitchEndsByElapsedTimeOverATakeover between leaders whose clocks are days apart: by one that ran
-// meanwhile, and by one that began then, which does not know how long no coordinator ran.
+// TestASwitchEndsByElapsedTimeOverATakeover between leaders whose clocks are days apart. The
+// successor ran meanwhile, or it began then and cannot know how long no coordinator ran.
 func TestASwitchEndsByElapsedTimeOverATakeover(t *testing.T) {
 	for name, apart := range map[string]time.Duration{"ahead": days, "behind": -days} {
 		for _, ran := range []bool{true, false} {
@@ -97,7 +97,7 @@ func TestASwitchEndsByElapsedTimeOverATakeover(t *testing.T) {
 	}
 }
 
-// TestASwitchWithoutItsBeginning was written by hand: the leader's clock says how long it stands, once.
+// TestASwitchWithoutItsBeginning was written by hand: the leader's clock sets its length, once.
 func TestASwitchWithoutItsBeginning(t *testing.T) {
 	begin(t, func(t *testing.T, w *world) {
 		var off atomic.Int64

@@ -15,12 +15,13 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// figures has the process count on these.
+// figures sets the metrics of the process.
 func figures(m *status.Metrics) option {
 	return func(_ *life, c *simulated.Config) { c.Figures = m }
 }
 
-// figure is one of the group pg's, with these values of its other labels; of a histogram what it added up.
+// figure returns a figure of group pg with these values of its other labels; of a histogram, the
+// sum.
 func (w *world) figure(m *status.Metrics, name string, labels ...string) (value float64, told bool) {
 	w.t.Helper()
 	families, err := m.Gather()
@@ -89,7 +90,7 @@ func TestTheFiguresOfAGroup(t *testing.T) {
 			t.Errorf("the outage lasted %v s; from the stop to available it took %v", lasted, took)
 		}
 
-		// Whoever leads next tells of the group, and counts nothing that was counted.
+		// The next leader reports the group, and counts no event a second time.
 		leader.stop()
 		w.store.ExpireSession()
 		w.coordinator("coordinator-1", figures(second))
@@ -120,8 +121,8 @@ func TestTheFiguresOfAGroup(t *testing.T) {
 	})
 }
 
-// TestWhatIsNotWrittenIsNotCounted: the end of an Operation that the store refuses is counted with the try that it
-// takes, and one whose answer got lost not at all, though it was written.
+// TestWhatIsNotWrittenIsNotCounted: the store refuses the end of an Operation, and the end is
+// counted with the successful retry. A written end whose answer got lost is not counted.
 func TestWhatIsNotWrittenIsNotCounted(t *testing.T) {
 	begin(t, func(t *testing.T, w *world) {
 		m, ends := status.NewMetrics(), map[string]int{}

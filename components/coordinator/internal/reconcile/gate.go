@@ -7,9 +7,9 @@ import (
 	"cadre.dev/store"
 )
 
-// gate records what operators asked for about admission, as far as it is accepted:
-// the order of the Revisions, the floor, the approvals. It is written before anything
-// is planned by it, so that a floor that a plan rested on cannot be forgotten.
+// gate records the accepted requests of operators about admission: the order of the Revisions, the
+// floor, the approvals. The write precedes the plan, so that a floor that a plan rests on cannot be
+// lost.
 func (p *pass) gate(ctx context.Context) (changed bool, err error) {
 	after, _ := p.view.FoldAsked(p.seen.Spec, p.seen.Asked, p.now)
 	before := p.view.Gate.Groups[p.name]

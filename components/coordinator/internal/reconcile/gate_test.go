@@ -24,7 +24,7 @@ func revisionOf(release string) string {
 	return s.Revision()
 }
 
-// measuredAs is the hash of what Cadre renders for a release.
+// measuredAs is the hash of the document that Cadre renders for a release.
 func measuredAs(release string) string {
 	raw, err := measure.New("demo", appcompose.Rules{}).Render("pg", spec(release).Template)
 	if err != nil {
@@ -63,18 +63,18 @@ func approving(release string) group.Spec {
 	return s
 }
 
-// TestATT15_ANewGroupWaitsForApproval: not even the first Revision goes unseen.
+// TestATT15_ANewGroupWaitsForApproval: the first Revision needs approval too.
 func TestATT15_ANewGroupWaitsForApproval(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(approving("one"))
 		w.until("the hold", time.Minute, func() bool {
 			return strings.Contains(w.status().Message, "REVISION_NOT_APPROVED") && strings.Contains(w.status().Message, "cadre admission approve "+revisionOf("one")[:8])
 		})
-		tick(t.Context(), 35*time.Minute) // no deadline runs out on a person
+		tick(t.Context(), 35*time.Minute) // no deadline expires during an approval
 		if got, st := w.made(""), w.status(); len(got) != 0 || st.RolloutState != "RUNNING" || st.TargetNumber != 1 {
 			t.Fatalf("calls %v, state %s, #%d", got, st.RolloutState, st.TargetNumber)
 		}
-		// What says nothing approves nothing, and is told.
+		// A malformed approval approves nothing, and is reported.
 		w.put(store.ApprovalKey(revisionOf("one")), []byte("yes"))
 		w.until("the condition", time.Minute, w.condition("AdmissionPolicy", "RECORD_UNREADABLE"))
 		w.record(store.ApprovalKey(revisionOf("one")), policy.Approval{Revision: revisionOf("two")})
@@ -91,7 +91,7 @@ func TestATT15_ANewGroupWaitsForApproval(t *testing.T) {
 		if got := w.made("update"); len(got) != 0 {
 			t.Fatalf("updates: %v", got)
 		}
-		// An approval of other bytes, or of none, is not one of these.
+		// An approval of other bytes, or of none, does not approve these.
 		w.record(store.ApprovalKey(revisionOf("two")), policy.Approval{Revision: revisionOf("two"), By: "ann"})
 		w.until("the condition", time.Minute, w.condition("AdmissionPolicy", "APPROVAL_UNBOUND"))
 		w.record(store.ApprovalKey(revisionOf("two")), policy.Approval{Revision: revisionOf("two"), ComposeHash: measuredAs("one"), By: "ann"})
@@ -104,8 +104,8 @@ func TestATT15_ANewGroupWaitsForApproval(t *testing.T) {
 	})
 }
 
-// TestATT15_TheClustersSwitchAsksEveryGroup: whoever may write specs alone cannot turn
-// it off, and what runs already goes on.
+// TestATT15_TheClustersSwitchAsksEveryGroup: a caller that may only write specs cannot turn the
+// switch off. Running CVMs continue.
 func TestATT15_TheClustersSwitchAsksEveryGroup(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
@@ -122,8 +122,8 @@ func TestATT15_TheClustersSwitchAsksEveryGroup(t *testing.T) {
 	})
 }
 
-// TestATT25_OPS06_NothingGoesBelowTheFloor: not by a rollback, not by a lower key, not
-// by taking the key away, and not under another name.
+// TestATT25_OPS06_NothingGoesBelowTheFloor: not by a rollback, by a lower key, by deleting the key,
+// or under another name.
 func TestATT25_OPS06_NothingGoesBelowTheFloor(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
@@ -146,7 +146,7 @@ func TestATT25_OPS06_NothingGoesBelowTheFloor(t *testing.T) {
 		calls := len(w.made(""))
 		renamed := spec("one")
 		renamed.RestartToken = "again"
-		// The old revision last: it is the target when the leader's record is lost below.
+		// The old revision comes last: it is the target when the leader's record is lost below.
 		for i, back := range []group.Spec{renamed, spec("one")} {
 			w.apply(back)
 			w.until(fmt.Sprintf("hold %d", i), time.Minute, func() bool {
@@ -160,7 +160,7 @@ func TestATT25_OPS06_NothingGoesBelowTheFloor(t *testing.T) {
 				t.Fatalf("way back %d: calls %v, floor #%d", i, got[calls:], w.gate().Floor.Number)
 			}
 		}
-		// Who edits the leader's own record finds it restored from what Slots carry.
+		// After an edit of the leader's own record, the leader restores it from the Slots' records.
 		w.remove(store.GroupPolicyKey("pg"))
 		w.until("the order and the floor again", time.Minute, func() bool {
 			g := w.gate()
@@ -177,7 +177,7 @@ func TestATT25_AFloorCutsOffWhatRunsBelowIt(t *testing.T) {
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))
 		two := spec("two")
-		two.UpdatePolicy.Partition = 2 // pg-0 and pg-1 stay behind
+		two.UpdatePolicy.Partition = 2 // pg-0 and pg-1 keep the old Revision
 		w.apply(two)
 		w.until("the partition", 5*time.Minute, func() bool { return w.status().RolloutState == "PARTITION_REACHED" })
 		w.record(store.FloorKey("pg"), policy.Floor{Number: 2, By: "ann"})
@@ -190,14 +190,14 @@ func TestATT25_AFloorCutsOffWhatRunsBelowIt(t *testing.T) {
 		if !slices.Contains(retired, "pg-0") || !slices.Contains(retired, "pg-1") || slices.Contains(retired, "pg-2") {
 			t.Errorf("retired %v", retired)
 		}
-		// The stragglers are updated, since nothing else lets them back in.
+		// The outdated members are updated, since nothing else admits them again.
 		w.apply(spec("two"))
 		w.until("the rest", 10*time.Minute, w.complete("two"))
 	})
 }
 
-// TestRevocationCutsAnInstanceOffAndTheAgentsLearnOfIt within R, and taking it back
-// lets it in again.
+// TestRevocationCutsAnInstanceOffAndTheAgentsLearnOfIt within R. Removing the revocation admits the
+// instance again.
 func TestRevocationCutsAnInstanceOffAndTheAgentsLearnOfIt(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
@@ -231,8 +231,8 @@ func TestRevocationCutsAnInstanceOffAndTheAgentsLearnOfIt(t *testing.T) {
 	})
 }
 
-// TestRevocationBitesWithoutALeader: every coordinator leaves the instance out of its
-// peer map by itself.
+// TestRevocationBitesWithoutALeader: every coordinator removes the instance from its peer map
+// without a leader.
 func TestRevocationBitesWithoutALeader(t *testing.T) {
 	begin(t, func(t *testing.T, w *world) {
 		leader := w.coordinator("coordinator-0")
@@ -258,8 +258,8 @@ func TestRevocationBitesWithoutALeader(t *testing.T) {
 	})
 }
 
-// TestATT32_ARolloutAloneMakesNobodyAttestAgain: allowing the next Revision takes
-// nothing away from those that run.
+// TestATT32_ARolloutAloneMakesNobodyAttestAgain: allowing the next Revision takes no permission
+// from running Boots.
 func TestATT32_ARolloutAloneMakesNobodyAttestAgain(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
@@ -322,7 +322,7 @@ func TestCTL20_StrangersAreReportedAndTheirTokensRevoked(t *testing.T) {
 		if !slices.Contains(retired, "hand-made") || !slices.Contains(retired, "of nobody") || slices.Contains(retired, own) || slices.Contains(retired, "being issued") {
 			t.Errorf("revoked %v", retired)
 		}
-		// While a record cannot be read, no token is called a stranger's.
+		// While a record is unreadable, no token counts as a stranger's.
 		w.put(store.AdmissionKey("pg-0"), []byte("oops"))
 		w.mu.Lock()
 		w.owned = []tokens.Owned{{Accessor: own, Slot: "pg-0"}}
@@ -340,9 +340,9 @@ func TestCTL20_StrangersAreReportedAndTheirTokensRevoked(t *testing.T) {
 	})
 }
 
-// TestThreat_IDN09_WhoIsInGossipIsTold: coordinators alone have its key. Nobody is evicted
-// for a name there: it is anybody's word who got the key, and members are in the catalog
-// without an agent.
+// TestThreat_IDN09_WhoIsInGossipIsTold: only coordinators have the gossip key. The leader evicts no
+// member for a name in gossip. The holder of the key chooses the name, and members are in the
+// catalog without an agent.
 func TestThreat_IDN09_WhoIsInGossipIsTold(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
@@ -386,7 +386,7 @@ func TestThreat_IDN09_WhoIsInGossipIsTold(t *testing.T) {
 	})
 }
 
-// strangers is what the group tells of them.
+// strangers is the message of the group's condition about strangers.
 func strangers(w *world) (found string) {
 	for _, c := range w.status().Conditions {
 		if c.Type == "Strangers" && c.Status {

@@ -8,12 +8,12 @@ import (
 	"cadre.dev/store"
 )
 
-// decidedKept is how long after the last decision about a Slot that is gone people can
-// still ask what happened to it, and a Slot of the same name goes on where it ended.
+// decidedKept is how long the decisions about a removed Slot are kept after the last decision.
+// Within that time operators can read them, and a Slot of the same name continues from them.
 const decidedKept = 30 * 24 * time.Hour
 
-// goneSlots removes what outlives a Slot, long after it went. A record that cannot be
-// read may be the Slot itself, so then all stay.
+// goneSlots removes the records that outlive a Slot, long after its removal. An unreadable record
+// may be the Slot itself, so then all records stay.
 func (r *Reconciler) goneSlots(ctx context.Context, v *view.View) []store.Op {
 	if v.BadBelow(store.SlotsPrefix, store.PolicyPrefix, store.AdmissionsPrefix) != nil {
 		return nil
@@ -31,14 +31,14 @@ func (r *Reconciler) goneSlots(ctx context.Context, v *view.View) []store.Op {
 	}
 	decided := v.Decided()
 	for slot, index := range decided {
-		// One that cannot be read does not say how old it is. It stays, and the lease too.
+		// Unreadable decisions have no known age. They stay, and so does the lease.
 		if d := v.Decisions(ctx, slot); gone(slot) && d.Slot == slot && over(d.Last().At) {
 			remove(store.DecisionsKey(slot), index)
 			delete(decided, slot)
 		}
 	}
 	for slot, lease := range v.Boots {
-		// The lease remembers the highest generation, and goes last.
+		// The lease holds the highest generation, and goes last.
 		if _, kept := decided[slot]; gone(slot) && !kept && !lease.Held() {
 			remove(store.BootLeaseKey(slot), lease.Index)
 		}
@@ -49,7 +49,7 @@ func (r *Reconciler) goneSlots(ctx context.Context, v *view.View) []store.Op {
 		}
 	}
 	for slot, refusal := range v.Refusals {
-		// One that was decided while the Slot went was written after it.
+		// A refusal may have been written after the removal of its Slot.
 		if gone(slot) && over(refusal.Value.At) {
 			remove(store.RefusalKey(slot), refusal.Index)
 		}

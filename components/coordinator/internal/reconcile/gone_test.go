@@ -57,7 +57,7 @@ func (m *remains) put(key string, value any) {
 	m.commit(store.Op{Kind: store.OpPut, Key: key, Value: text})
 }
 
-// slot writes what a Slot that was admitted to leaves behind; the session holds its lease.
+// slot writes the records that an admitted Slot leaves; the session holds its lease.
 func (m *remains) slot(slot string) (session string) {
 	m.t.Helper()
 	d := policy.Decisions{}.Append(slot, policy.DecisionEntry{At: m.now, What: policy.DecidedAdmit, BootID: "b"})
@@ -82,7 +82,7 @@ func (m *remains) end(session string) {
 	}
 }
 
-// swept are the keys of which the leader's sweep left nothing.
+// swept are the keys that the leader's sweep removed entirely.
 func (m *remains) swept() []string {
 	m.t.Helper()
 	before := m.keys()
@@ -139,7 +139,7 @@ func TestWhatIsLeftOfAGoneSlotGoesInTime(t *testing.T) {
 	m = newRemains(t)
 	m.end(m.slot("pg-0"))
 	m.now = m.now.Add(decidedKept + time.Second)
-	m.end(m.slot("pg-1")) // decided about only now
+	m.end(m.slot("pg-1")) // the last decision is recent
 	m.want("all at once, and of that slot alone", store.DecisionsKey("pg-0"), store.BootLeaseKey("pg-0"), store.RefusalKey("pg-0"))
 }
 

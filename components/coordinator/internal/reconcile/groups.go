@@ -16,21 +16,21 @@ import (
 	"cadre.dev/store"
 )
 
-// maxPasses is how many groups are looked at at once: after a takeover all want to be.
+// maxPasses bounds the passes that run at once: after a takeover every group wants one.
 const maxPasses = 32
 
-// unread is the index of a change that no read is known to have seen.
+// unread is the index of a change that no read is known to include.
 const unread = ^uint64(0)
 
 // worker is the loop of one group.
 type worker struct {
 	stop context.CancelFunc
 	c    chan struct{} // capacity 1: one wake-up stands for all
-	// index of the newest change that it was told of.
+	// index of the newest change that woke the worker
 	index atomic.Uint64
 }
 
-// wake tells of a change. One that the worker has read by then costs it nothing.
+// wake announces a change. A change that the worker has already read costs nothing.
 func (w *worker) wake(index uint64) {
 	for {
 		old := w.index.Load()
@@ -50,13 +50,13 @@ type groups struct {
 	lease   store.Lease
 	all     *sync.WaitGroup
 	workers map[string]*worker
-	turns   chan struct{} // held during a pass
-	// told are the strangers that the groups were woken for last.
+	turns   chan struct{} // occupied during a pass
+	// The strangers of the last wake-up for strangers.
 	told []stranger
 }
 
-// runGroups keeps one worker for each group that exists, and wakes it for what concerns
-// its group: a record, a report or the silence of one of its Slots.
+// runGroups keeps one worker for each group that exists. It wakes the worker for a record of its
+// group, and for a report or the silence of one of its Slots.
 func (r *Reconciler) runGroups(ctx context.Context, lease store.Lease) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -111,7 +111,7 @@ func (r *Reconciler) runGroups(ctx context.Context, lease store.Lease) {
 	}
 }
 
-// listened looks, while all groups may be at rest, for what no record and no report tells:
+// listened checks facts that no record and no report announces, while all groups may be idle:
 // whether the agents know of newer records than these, and strangers.
 func (g *groups) listened() {
 	g.mu.Lock()
@@ -134,15 +134,14 @@ func (g *groups) listened() {
 	if g.Halted() == "" {
 		return
 	}
-	// A pass finds out whether that is over.
+	// A pass determines whether the halt is over.
 	for _, w := range g.workers {
 		w.wake(unread)
 		return
 	}
 }
 
-// keep starts and stops workers as groups come and go, and wakes those that something
-// changed for.
+// keep starts and stops workers as groups come and go, and wakes the workers of changed groups.
 func (g *groups) keep(ctx context.Context, v *view.View, changed view.Changes) {
 	if changed.All {
 		known := map[string]bool{}
@@ -168,7 +167,7 @@ func (g *groups) keep(ctx context.Context, v *view.View, changed view.Changes) {
 	}
 }
 
-// one is the group's worker.
+// one returns the group's worker, and starts it if there is none.
 func (g *groups) one(ctx context.Context, name string) *worker {
 	if w, runs := g.workers[name]; runs {
 		return w
@@ -187,7 +186,7 @@ func (g *groups) end(name string) {
 	}
 }
 
-// wakeFor wakes the group of a Slot that is heard or silent.
+// wakeFor wakes the group of a Slot whose agent reported or fell silent.
 func (g *groups) wakeFor(slot string) {
 	name, _, err := group.ParseSlot(slot)
 	if err != nil {
@@ -198,12 +197,12 @@ func (g *groups) wakeFor(slot string) {
 	}
 }
 
-// run is the loop on one screen.
+// run is the loop of one group.
 func (g *groups) run(ctx context.Context, w *worker, name string) {
 	log := g.log.With("group", name, "term", g.lease.Term())
 	failing, remembered, crashes := "", &pace{}, 0
 	for ctx.Err() == nil {
-		// What changes from here on is read by the next pass.
+		// The next pass reads all changes from here on.
 		w.index.Store(0)
 		select {
 		case <-w.c:
@@ -221,7 +220,7 @@ func (g *groups) run(ctx context.Context, w *worker, name string) {
 		took := time.Since(started)
 		if _, crashed := errors.AsType[*contain.Error](err); crashed && ctx.Err() == nil {
 			g.cfg.Metrics.Pass(name, "panic", took.Seconds())
-			// What the pass made of the records is half done: the next one begins from the records.
+			// The panic left the pass's data half done: the next pass begins from the records.
 			remembered = &pace{}
 			wait(ctx, errorWait)
 			w.rest(ctx, min(errorWait<<min(crashes, 8), calmest), one.read)
@@ -236,7 +235,7 @@ func (g *groups) run(ctx context.Context, w *worker, name string) {
 			log.Warn("fenced: another leader writes", "error", err)
 			return
 		case errors.Is(err, store.ErrConflict):
-			// Somebody wrote what was read: look again.
+			// Another writer changed a record after this pass read it: read again.
 			g.cfg.Metrics.Pass(name, "conflict", took.Seconds())
 			wait(ctx, burst)
 			continue
@@ -252,21 +251,20 @@ func (g *groups) run(ctx context.Context, w *worker, name string) {
 		g.cfg.Metrics.Pass(name, "done", took.Seconds())
 		failing = ""
 		if next.again {
-			// What follows was just written: there is nothing to wait for, but a pass
-			// that never came to rest must not take the machine.
+			// The next pass follows this pass's own writes without waiting. The short break keeps a
+			// group that never settles from occupying the machine.
 			wait(ctx, breath)
 			continue
 		}
 		if next.in > listIdle {
-			remembered.view, remembered.seen = nil, nil // it is as much as the group has records
+			remembered.view, remembered.seen = nil, nil // it takes as much memory as the group's records
 		}
 		wait(ctx, burst)
 		w.rest(ctx, next.in, one.read)
 	}
 }
 
-// rest waits until something changed that a read of the records up to this index did not
-// see, or for as long as nothing needs to be looked at.
+// rest waits until a change beyond index read arrives, or for the duration in.
 func (w *worker) rest(ctx context.Context, in time.Duration, read uint64) {
 	timer := time.NewTimer(in)
 	defer timer.Stop()
@@ -284,34 +282,35 @@ func (w *worker) rest(ctx context.Context, in time.Duration, read uint64) {
 	}
 }
 
-// pace is what a worker remembers from one pass to the next, for its pace alone, to notice
-// that the clock was set, and not to make sense anew of records that say what they said.
+// pace is a worker's memory between passes. It sets the pace, detects a changed clock, and avoids
+// decoding unchanged records again.
 type pace struct {
-	// view is what the last pass read; nil before the first, and where none follows soon. seen is
-	// what it made of that, for as long as the records say the same; nil: they do not.
+	// view is the last pass's view of the records. It is nil before the first pass, and where the
+	// next pass is far off. seen is the evaluation of that view; nil: the records changed since.
 	view *view.View
 	seen *observe.Seen
-	// led: a pass of this Term looked at the group; whatever changed since woke it.
+	// led: a pass of this Term read the group; every change since then woke it.
 	led bool
-	// calm counts the passes in a row that found trouble and could do nothing about it.
+	// calm counts the consecutive passes that found trouble and could not act on it.
 	calm int
-	// off is how far the clock went, at the last pass, beyond the one that nobody sets; clocked:
-	// it is known.
+	// off is how far the wall clock had moved, at the last pass, against the monotonic clock.
+	// clocked: off is known.
 	off     time.Duration
 	clocked bool
-	// movedAt is the time in the status by which recorded clocks were moved last, to movedTo, as
-	// long as that is not seen there.
+	// movedAt is the time in the status of the last move of recorded clocks, to the offset movedTo.
+	// It is set until a pass reads it there.
 	movedAt time.Time
 	movedTo time.Duration
 }
 
-// spread is about d, so that what happens to all groups at once does not again later.
+// spread returns a random duration from d/2 to 3d/2, so that passes of all groups do not coincide
+// again.
 func spread(d time.Duration) time.Duration {
 	return d/2 + rand.N(d) //nolint:gosec // nobody gains from guessing it
 }
 
-// silences are how long after an agent's last report its group is looked at again; from the first
-// on its Slot is silent.
+// silences are the ages of an agent's last report at which its group gets a pass. From the first
+// age on, the Slot is silent.
 func (r *Reconciler) silences() []time.Duration {
 	stale := r.cfg.Timing.OrDefault().StaleAfter
 	return slices.Compact([]time.Duration{min(missedAfter, stale), stale})

@@ -8,9 +8,9 @@ import (
 	"cadre.dev/store"
 )
 
-// halt notes the outcome of the last try to take the Lease, or of the last look at the
-// records. Without a Term or records that can be gone on from nobody leads or plans, and
-// that ends by an operator's hand alone.
+// halt records the outcome of the last attempt to take the Lease, or of the last read of the
+// records. Without a usable Term and records no coordinator leads or plans. Only an operator ends
+// that state.
 func (r *Reconciler) halt(err error) {
 	text := ""
 	if errors.Is(err, store.ErrTermRegression) || errors.Is(err, store.ErrStateRegression) || errors.Is(err, store.ErrTermExhausted) {
@@ -28,16 +28,16 @@ func (r *Reconciler) halt(err error) {
 	}
 }
 
-// Halted is why this coordinator cannot lead or plan until an operator does something, with
-// what to do; "" while it can.
+// Halted is why this coordinator cannot lead or plan until an operator acts, with the way out. It
+// is "" otherwise.
 func (r *Reconciler) Halted() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.halted
 }
 
-// untilRaised ends the leading when an operator raised the Term to this Lease's or above:
-// whoever takes the Lease next goes on from there.
+// untilRaised ends this leadership when an operator raised the Term to this Lease's Term or above.
+// The next holder of the Lease continues from the raised Term.
 func (r *Reconciler) untilRaised(ctx context.Context, lease store.Lease, stop func()) {
 	for {
 		v, changed := r.cfg.Views.Latest()

@@ -17,8 +17,8 @@ func (w *world) term() uint64 {
 	return record.Term
 }
 
-// TestThreat_CTL06_ADeletedTermHaltsUntilAnOperatorRaisesIt: the leader stops, nobody
-// begins anew at 1, and what was asked for meanwhile is done once the Term was raised.
+// TestThreat_CTL06_ADeletedTermHaltsUntilAnOperatorRaisesIt: the leader stops, and no coordinator
+// begins again at 1. Requests made meanwhile are carried out once the Term was raised.
 func TestThreat_CTL06_ADeletedTermHaltsUntilAnOperatorRaisesIt(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
@@ -40,8 +40,8 @@ func TestThreat_CTL06_ADeletedTermHaltsUntilAnOperatorRaisesIt(t *testing.T) {
 	})
 }
 
-// TestThreat_CTL06_ALeaderTakesATermAboveTheRaisedOne: it need not be restarted, and one
-// that is raised to less than it is changes nothing.
+// TestThreat_CTL06_ALeaderTakesATermAboveTheRaisedOne: the leader needs no restart. Raising the
+// Term to less than the leader's Term changes nothing.
 func TestThreat_CTL06_ALeaderTakesATermAboveTheRaisedOne(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))

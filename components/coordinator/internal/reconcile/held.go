@@ -13,26 +13,26 @@ import (
 	"cadre.dev/store"
 )
 
-// ConditionSpecValid says whether the stored spec can be used.
+// ConditionSpecValid reports whether the stored spec can be used.
 const ConditionSpecValid = "SpecValid"
 
-// HoldSpec keeps new steps back while the stored spec is not valid or is gone.
+// HoldSpec blocks new steps while the stored spec is not valid or is gone.
 const HoldSpec = "spec_not_valid"
 
-// held is why a group is only kept, not changed.
+// held is why a group is kept and not changed.
 type held struct {
 	condition group.Condition
 	// message is the condition in one line.
 	message string
 }
 
-// whyHeld is nil while the stored spec can be used. Otherwise the last valid one
-// stays in force: open Operations go to their end by it, so that no member is left
-// drained, and nothing new is begun. Removing a spec removes no instance.
+// whyHeld is nil while the stored spec can be used. Otherwise the last valid spec stays in force.
+// Open Operations finish by it, so that no member stays drained, and no new one begins. Removing a
+// spec removes no instance.
 func (p *pass) whyHeld() *held {
 	_, exists := p.view.Specs[p.name]
 	condition := group.Condition{Type: ConditionSpecValid, Since: p.now}
-	// A spec that makes its judge panic is refused: the group goes on by the last one that was accepted.
+	// A spec that panics in its validation is refused: the group keeps its last accepted spec.
 	err := contain.Call(func() error { return p.cfg.Vet.Stored(p.view, p.name) })
 	p.cfg.Panics.Note("spec", err)
 	switch {
@@ -47,8 +47,8 @@ func (p *pass) whyHeld() *held {
 	return &held{condition: condition, message: condition.Message}
 }
 
-// hold takes the new steps out of a held plan, and tells first of what the platform would refuse:
-// somebody has to decide about that.
+// hold blocks the new steps of a held plan. It first puts a step that the platform would refuse
+// into the status message, because an operator has to decide about that step.
 func (p *pass) hold() {
 	for _, a := range p.plan.Actions {
 		for _, h := range a.Holds {
@@ -58,7 +58,7 @@ func (p *pass) hold() {
 		}
 	}
 	if p.held == nil || p.seen.Now.Deletion != nil {
-		return // a group that is to go needs no valid spec
+		return // a group under deletion needs no valid spec
 	}
 	for i := range p.plan.Actions {
 		if a := &p.plan.Actions[i]; a.Operation == "" {
@@ -68,8 +68,8 @@ func (p *pass) hold() {
 	}
 }
 
-// accept records a spec that is new and fit, if it still is what is stored: only then
-// is it in force, for every coordinator, whichever way it came.
+// accept records a new valid spec, if it is still the stored spec. From then on every coordinator
+// uses it, however the spec arrived.
 func (p *pass) accept(ctx context.Context) (changed bool, err error) {
 	spec := p.view.Specs[p.name]
 	if accepted := p.view.Accepted[p.name]; p.held != nil || accepted.Index != 0 && accepted.SpecIndex == spec.Index {
@@ -79,7 +79,7 @@ func (p *pass) accept(ctx context.Context) (changed bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("accept the spec: %w", err)
 	}
-	// Without escapes, or a spec at its bound would not fit.
+	// Without HTML escapes, or a spec at its size bound would not fit.
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)

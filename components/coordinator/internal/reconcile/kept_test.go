@@ -16,8 +16,8 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// view is the View of the records. It is decoded again only when a record differs: a test that waits asks ten
-// times a second, mostly for the same records.
+// view is the View of the records, decoded again only when a record differs. A waiting test reads
+// it ten times a second, mostly from the same records.
 func (w *world) view() *view.View {
 	w.t.Helper()
 	entries, index, err := w.store.List(w.t.Context(), "")
@@ -116,8 +116,7 @@ func TestOPS03_RemovedSpecLeavesEverythingRunning(t *testing.T) {
 	})
 }
 
-// TestUnreadableOperationStopsTheGroup: a step that cannot be read is not a step
-// that does not exist.
+// TestUnreadableOperationStopsTheGroup: an unreadable step must not count as a missing step.
 func TestUnreadableOperationStopsTheGroup(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
@@ -138,8 +137,8 @@ func TestUnreadableOperationStopsTheGroup(t *testing.T) {
 	})
 }
 
-// TestUnreadableSecretIsToldAndStopsNoStep: the group goes on, its status names the
-// record, and agents learn that there is news.
+// TestUnreadableSecretIsToldAndStopsNoStep: the group continues, its status names the record, and
+// agents see a changed version.
 func TestUnreadableSecretIsToldAndStopsNoStep(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
@@ -234,8 +233,7 @@ func TestLargeGroupFitsItsTransactions(t *testing.T) {
 	})
 }
 
-// TestTickingFiguresAreNotWritten lets a member say every quarter of a second how
-// far it is behind.
+// TestTickingFiguresAreNotWritten lets a member report its lag every quarter of a second.
 func TestTickingFiguresAreNotWritten(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))

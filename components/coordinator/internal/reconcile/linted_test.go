@@ -10,11 +10,10 @@ import (
 	"cadre.dev/store"
 )
 
-// acceptStored records the stored spec as the accepted one, as an earlier version did
-// that knew fewer rules.
+// acceptStored records the stored spec as accepted, like an earlier version with fewer rules.
 func (w *world) acceptStored(s group.Spec) {
 	w.t.Helper()
-	// Without a Term, what a leader writes would mean that one is lost.
+	// Without a Term, the leader's writes would mean that the Term is lost.
 	w.until("a leader", time.Minute, func() bool { return w.term() > 0 })
 	raw, err := json.Marshal(s)
 	if err != nil {
@@ -30,15 +29,15 @@ func (w *world) acceptStored(s group.Spec) {
 	}
 }
 
-// with is spec(release) with a line more in its service.
+// with is spec(release) with an additional line in its service.
 func with(release, line string) group.Spec {
 	s := spec(release)
 	s.Template.Compose += "    " + line + "\n"
 	return s
 }
 
-// A plain KV edit is judged as the API judges: what would let the hash not fix what
-// runs, or give away the guest agent, changes nothing.
+// A plain KV edit is judged like an API call. A spec whose hash would not fix the running content,
+// or that exposes the guest agent, changes nothing.
 func TestATT14_ATT16_ATT17_TOK19_PlainKVEditsAreLinted(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(with("none", "privileged: true"))
@@ -85,8 +84,8 @@ func TestATT14_ATT16_ATT17_TOK19_PlainKVEditsAreLinted(t *testing.T) {
 	})
 }
 
-// An upgrade to a lint that refuses what a group runs stops nothing, neither the group
-// nor its size; only new content is judged.
+// An upgrade to a lint that refuses a running spec stops neither the group nor a change of its
+// size. Only new content is judged.
 func TestAcceptedSpecOutlivesANewerLint(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		old := with("one", "privileged: true")

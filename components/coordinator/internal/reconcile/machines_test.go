@@ -12,8 +12,8 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// TestATT04_TheStatusSaysWhenAMachineIsRefused: in days, the first to end first, and only while a
-// tolerance of the trust file carries a Boot that holds a Slot.
+// TestATT04_TheStatusSaysWhenAMachineIsRefused: in days, soonest first, and only while a Boot that
+// holds a Slot depends on a tolerance of the trust file.
 func TestATT04_TheStatusSaysWhenAMachineIsRefused(t *testing.T) {
 	now, day := time.Date(2026, 8, 13, 12, 0, 0, 0, time.UTC), 24*time.Hour
 	old := policy.TCB{Status: "OutOfDate", ReplacedAt: now.Add(-365 * day)}
@@ -55,8 +55,9 @@ func TestATT04_TheStatusSaysWhenAMachineIsRefused(t *testing.T) {
 	}
 }
 
-// TestATT04_TheStatusForetellsWhenAMachineFallsBehind: a machine that is UpToDate and that the early
-// set calls out of date is named with the date that the signed dates give, and so is its gauge.
+// TestATT04_TheStatusForetellsWhenAMachineFallsBehind: a machine is UpToDate, and the early set
+// lists it as out of date. The status and a gauge name the machine and the date from the signed
+// dates.
 func TestATT04_TheStatusForetellsWhenAMachineFallsBehind(t *testing.T) {
 	now, day := time.Date(2026, 6, 13, 12, 0, 0, 0, time.UTC), 24*time.Hour
 	tcb := func(number uint32, replaced time.Time) policy.TCB {

@@ -19,7 +19,7 @@ func (w *world) answers(f func(platform.Template, *platform.Provisioned)) {
 	w.answer = f
 }
 
-// policies are what the Slots may run, and documents what was kept.
+// policies are the Revisions that the Slots may run, and documents the kept documents.
 func (w *world) policies() map[string]view.Rec[policy.SlotPolicy] { return w.view().Policies }
 
 func (w *world) documents() map[string]bool {
@@ -42,8 +42,8 @@ func own(edit func(string) string) func(platform.Template, *platform.Provisioned
 	}
 }
 
-// A platform that would measure something else gets no call and no policy, no member is
-// drained for it, and the status says why.
+// A platform that would measure other content gets no call and no policy. No member is drained for
+// it, and the status names the reason.
 func TestThreat_ATT_15_PlatformThatWouldMeasureSomethingElseChangesNothing(t *testing.T) {
 	evil := strings.Repeat("ab", 32)
 	for name, c := range map[string]struct {
@@ -93,7 +93,7 @@ func TestThreat_ATT_15_PlatformThatWouldMeasureSomethingElseChangesNothing(t *te
 	}
 }
 
-// A new group is not begun by a lie either.
+// A false measurement does not begin a new group either.
 func TestThreat_ATT_15_NoCVMIsMadeOfAnotherHash(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.answers(func(_ platform.Template, p *platform.Provisioned) { p.ComposeHash = strings.Repeat("ab", 32) })
@@ -108,8 +108,8 @@ func TestThreat_ATT_15_NoCVMIsMadeOfAnotherHash(t *testing.T) {
 	})
 }
 
-// A platform may insist on a text of its own that is as good: what is allowed is its
-// hash, and the text is kept for people to look at.
+// A platform may insist on its own equivalent text. The policy then allows the hash of that text,
+// and the text is kept for operators to read.
 func TestPlatformsOwnTextIsJudgedAndKept(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.answers(own(func(s string) string { return strings.Replace(s, "{", `{"swap_size":0,`, 1) }))
@@ -135,8 +135,8 @@ func TestPlatformsOwnTextIsJudgedAndKept(t *testing.T) {
 	})
 }
 
-// What a step leads to can be looked at for as long as its call is out, whoever removes or
-// edits the document meanwhile.
+// The document of a step stays readable while its call is out, even after an edit or a removal of
+// its record.
 func TestADocumentIsWrittenAnewWhileItsCallWaits(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
@@ -155,7 +155,7 @@ func TestADocumentIsWrittenAnewWhileItsCallWaits(t *testing.T) {
 		}
 		w.until("the document", time.Minute, kept)
 		for name, op := range map[string]store.Op{"removed": {Kind: store.OpDelete, Key: key}, "edited": {Kind: store.OpPut, Key: key, Value: []byte(`{}`)}} {
-			tick(t.Context(), 10*time.Second) // it was found good
+			tick(t.Context(), 10*time.Second) // the leader has found the document valid
 			if err := w.store.Commit(t.Context(), op); err != nil {
 				t.Fatal(err)
 			}

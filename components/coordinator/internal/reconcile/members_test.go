@@ -18,18 +18,19 @@ import (
 
 type cvm = cloud.CVM[*member]
 
-// member is what runs in a CVM: an agent that obeys at once, and a workload of which one leads.
+// member is the content of a CVM: an agent that obeys at once, and a workload with one leader.
 // Guarded by the world's mu.
 type member struct {
 	*cvm
 	w    *world
 	slot string
-	// boot names its Boot while it runs, since bootAt; admitted: some coordinator let it in, at epoch.
+	// boot names its Boot while it runs, since bootAt; admitted: a coordinator admitted it, at
+	// epoch.
 	boot     string
 	bootAt   time.Time
 	admitted bool
 	epoch    uint64
-	// told is the newest that it was told; drained are the Operations that it drained for.
+	// The newest desired state that it received, and the Operations that it drained for.
 	told     *controlv1.Desired
 	drained  map[string]bool
 	sequence uint64
@@ -48,7 +49,7 @@ func (w *world) membersLocked() (out []*member) {
 	return out
 }
 
-// memberLocked is in the CVM of the Slot, which there is.
+// memberLocked is the member in the CVM of the Slot, which must exist.
 func (w *world) memberLocked(slot string) *member {
 	return w.cloud.NamedLocked(cluster + "-" + slot).Guest
 }
@@ -63,7 +64,7 @@ func (m *member) Ends(string) {
 	m.leave()
 }
 
-// leave: cut off from the others, it leads nobody.
+// leave: cut off from the others, the member cannot lead.
 func (m *member) leave() {
 	m.admitted, m.epoch, m.told = false, 0, nil
 	if m.w.leader == m.slot {
@@ -76,7 +77,7 @@ func (w *world) lead(slot string) {
 	w.epoch++
 }
 
-// members runs what is in the CVMs until ctx ends.
+// members runs the members in the CVMs until ctx ends.
 func (w *world) members(ctx context.Context) {
 	for ctx.Err() == nil {
 		w.mu.Lock()
@@ -101,7 +102,7 @@ func (w *world) members(ctx context.Context) {
 	}
 }
 
-// attest asks to be let in, and anew when the policy's epoch grew.
+// attest requests admission, and again after the policy's epoch grew.
 func (m *member) attest(ctx context.Context, coordinators []*life) {
 	m.w.mu.Lock()
 	epoch := m.told.GetPolicyEpoch()
@@ -124,7 +125,7 @@ func (m *member) attest(ctx context.Context, coordinators []*life) {
 	}
 }
 
-// listen has it take its orders, do them and report.
+// listen receives the orders, carries them out and reports.
 func (m *member) listen(ctx context.Context, coordinators []*life) {
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()
@@ -145,7 +146,7 @@ func (m *member) listen(ctx context.Context, coordinators []*life) {
 		}
 	}
 	if ended == len(coordinators) {
-		m.leave() // another Boot holds the Slot, or none: it asks again
+		m.leave() // another Boot holds the Slot, or none: the member attests again
 	}
 	if !m.admitted || m.told == nil {
 		return
@@ -155,11 +156,11 @@ func (m *member) listen(ctx context.Context, coordinators []*life) {
 	}
 	report := m.report(m.obey(m.told.GetOperation()))
 	for _, c := range coordinators {
-		_, _ = c.Report(ctx, m.slot, m.boot, &controlv1.ReportRequest{Report: report}) // it is told again
+		_, _ = c.Report(ctx, m.slot, m.boot, &controlv1.ReportRequest{Report: report}) // the coordinator repeats the order
 	}
 }
 
-// obey does what the order says: who leads hands over to the first candidate.
+// obey carries out the order: a member that leads hands over to the first candidate.
 func (m *member) obey(order *controlv1.OperationOrder) []*controlv1.StepResult {
 	if order == nil {
 		return nil

@@ -16,9 +16,9 @@ func (w *world) offers(o platform.Offer) {
 	w.offer = o
 }
 
-// TestR74_NothingMovesToWhatIsNotOffered: a name that the platform does not have is told
-// before any member is taken away for it; what the members have already is not asked for,
-// however little the platform offers now.
+// TestR74_NothingMovesToWhatIsNotOffered: a name that the platform does not offer is reported
+// before any member is drained for it. Names that the members use already are not checked, however
+// little the platform offers now.
 func TestR74_NothingMovesToWhatIsNotOffered(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.offers(platform.Offer{OSImages: []string{"dstack-0.5.7"}, InstanceTypes: []string{"tdx.small"}})
@@ -49,7 +49,7 @@ func TestR74_NothingMovesToWhatIsNotOffered(t *testing.T) {
 				t.Errorf("%s: calls %v, %d available, %d operations", name, got[calls:], w.status().Available, len(w.view().Operations))
 			}
 		}
-		// Withdrawn from offer, as it is what the members run.
+		// Withdrawn from the offer, although the members run it.
 		w.offers(platform.Offer{OSImages: []string{"dstack-0.5.9"}, InstanceTypes: []string{"tdx.large"}})
 		w.apply(spec("two"))
 		w.until("the update on a withdrawn image", 10*time.Minute, w.complete("two"))
@@ -60,8 +60,8 @@ func TestR74_NothingMovesToWhatIsNotOffered(t *testing.T) {
 	})
 }
 
-// TestR116_WhatIsNotOfferedKeepsNobodyDown: the update that would repair a member cannot be made, so that
-// it is started at what it runs.
+// TestR116_WhatIsNotOfferedKeepsNobodyDown: the update that would repair a member is impossible, so
+// the member is started at its present Revision.
 func TestR116_WhatIsNotOfferedKeepsNobodyDown(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.offers(platform.Offer{OSImages: []string{"dstack-0.5.7"}, InstanceTypes: []string{"tdx.small"}})
@@ -81,8 +81,8 @@ func TestR116_WhatIsNotOfferedKeepsNobodyDown(t *testing.T) {
 	})
 }
 
-// TestR74_APinThatIsOfferedAgain: what the platform refused of a Revision that one Slot is pinned to is asked
-// again, as it is for the target.
+// TestR74_APinThatIsOfferedAgain: the platform refused a Revision that one Slot is pinned to. The
+// leader asks again, as it does for the target.
 func TestR74_APinThatIsOfferedAgain(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
@@ -105,7 +105,7 @@ func TestR74_APinThatIsOfferedAgain(t *testing.T) {
 	})
 }
 
-// runs: all are available, and these Slots at these Revisions.
+// runs: all members are available, and these Slots are at these Revisions.
 func (w *world) runs(want map[string]string) func() bool {
 	return func() bool {
 		st, found := w.status(), 0
@@ -118,7 +118,7 @@ func (w *world) runs(want map[string]string) func() bool {
 	}
 }
 
-// steps: so many are in a phase, or ended there for a cause.
+// steps: n Operations are in the phase, or ended there with the cause.
 func (w *world) steps(phase operation.Phase, cause operation.Cause, n int) func() bool {
 	return func() bool {
 		found := 0
@@ -131,8 +131,8 @@ func (w *world) steps(phase operation.Phase, cause operation.Cause, n int) func(
 	}
 }
 
-// TestR74_APlatformThatDoesNotTellIsAskedAgain: an answer that does not come says nothing about a member,
-// however often it does not.
+// TestR74_APlatformThatDoesNotTellIsAskedAgain: a missing answer counts against no member, however
+// often it is missing.
 func TestR74_APlatformThatDoesNotTellIsAskedAgain(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
@@ -154,8 +154,9 @@ func TestR74_APlatformThatDoesNotTellIsAskedAgain(t *testing.T) {
 	})
 }
 
-// TestR74_TheWayBackIsAskedAboutToo: what the platform took once may be withdrawn since. That is told
-// before a member is drained, when it becomes the target again and by each leader.
+// TestR74_TheWayBackIsAskedAboutToo: the platform may have withdrawn a name that it once accepted.
+// The status reports that before a member is drained, when the old Revision becomes the target
+// again, and after each change of leader.
 func TestR74_TheWayBackIsAskedAboutToo(t *testing.T) {
 	begin(t, func(t *testing.T, w *world) {
 		first := w.coordinator("coordinator-0")
@@ -183,8 +184,8 @@ func TestR74_TheWayBackIsAskedAboutToo(t *testing.T) {
 	})
 }
 
-// TestR74_WhatIsWithdrawnMeanwhileEndsTheStep: the member that drained for it serves again at once, and
-// it counts against nobody.
+// TestR74_WhatIsWithdrawnMeanwhileEndsTheStep: the member that drained for it serves again at once,
+// and the end counts against no member.
 func TestR74_WhatIsWithdrawnMeanwhileEndsTheStep(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.offers(platform.Offer{OSImages: []string{"dstack-0.5.7", "dstack-0.5.9"}, InstanceTypes: []string{"tdx.small"}})
@@ -203,8 +204,8 @@ func TestR74_WhatIsWithdrawnMeanwhileEndsTheStep(t *testing.T) {
 	})
 }
 
-// TestR74_APinOfTwoSlotsIsAskedThroughTheOneThatGoes: of a Slot that is there already nothing is asked,
-// which says nothing about the other one.
+// TestR74_APinOfTwoSlotsIsAskedThroughTheOneThatGoes: a Slot that already runs the Revision needs
+// no check, and proves nothing about the other Slot.
 func TestR74_APinOfTwoSlotsIsAskedThroughTheOneThatGoes(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		old, two := spec("one"), spec("two")
@@ -226,8 +227,9 @@ func TestR74_APinOfTwoSlotsIsAskedThroughTheOneThatGoes(t *testing.T) {
 	})
 }
 
-// TestR74_WhoIsKeptElsewhereDecidesForNobody: the OS image of the target is not offered any more, and those
-// that go to it have it. One below the partition would need it, and does not go.
+// TestR74_WhoIsKeptElsewhereDecidesForNobody: the OS image of the target is no longer offered, and
+// the members that move to the target have it. A member below the partition would need it, but does
+// not move.
 func TestR74_WhoIsKeptElsewhereDecidesForNobody(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))

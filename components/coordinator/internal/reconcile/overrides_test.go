@@ -11,8 +11,8 @@ import (
 	"cadre.dev/store"
 )
 
-// TestR139_ADrainedMemberIsLeftAloneUntilItsTimeEnds, through the agent and back: it leads no
-// more, nothing is called for it, and when its time is over it is updated like the others.
+// TestR139_ADrainedMemberIsLeftAloneUntilItsTimeEnds, through the agent and back. The member stops
+// leading, and no platform call is made for it. When its time ends it is updated like the others.
 func TestR139_ADrainedMemberIsLeftAloneUntilItsTimeEnds(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
@@ -51,8 +51,8 @@ func TestR139_ADrainedMemberIsLeftAloneUntilItsTimeEnds(t *testing.T) {
 	})
 }
 
-// TestR139_AnExcludedMemberIsRolledWhenItsTimeEnds: nothing else happens then that would wake the
-// leader. The status tells of the override no more, though its record stays for a while.
+// TestR139_AnExcludedMemberIsRolledWhenItsTimeEnds: no other event wakes the leader then. The
+// status no longer names the override, though its record stays for a while.
 func TestR139_AnExcludedMemberIsRolledWhenItsTimeEnds(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
@@ -77,7 +77,7 @@ func TestR139_AnExcludedMemberIsRolledWhenItsTimeEnds(t *testing.T) {
 	})
 }
 
-// TestR139_AFrozenGroupRestsUntilTheEnd: one group alone, and by itself again after its time.
+// TestR139_AFrozenGroupRestsUntilTheEnd: only this group is frozen, and it resumes automatically.
 func TestR139_AFrozenGroupRestsUntilTheEnd(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))

@@ -8,10 +8,9 @@ import (
 	"cadre.dev/store"
 )
 
-// overtaken is an error while most agents that report have seen a higher Term than
-// this leader's. Either another one leads, and this Lease is over in a moment, or the
-// records were put back to an older state, Term and all (CTL-06): what would be planned
-// from them was decided otherwise since.
+// overtaken is an error while most reporting agents have seen a higher Term than this leader's.
+// Either another coordinator leads, and this Lease ends in a moment. Or the records were restored
+// to an older state including the Term (CTL-06): later decisions contradict a plan made from them.
 func overtaken(seen, term uint64) error {
 	if seen <= term {
 		return nil
@@ -20,8 +19,8 @@ func overtaken(seen, term uint64) error {
 		store.ErrTermRegression, seen, term, store.WayOut(seen, 0))
 }
 
-// wentBack is an error when the records that were just read are older than what was seen
-// of them before, within one Term too: by this process, or by most agents.
+// wentBack is an error when the records are older than the state that this process or most agents
+// saw before, also within one Term.
 func (p *pass) wentBack(seen uint64) error {
 	facts := store.StateFacts{Stored: p.view.State, Raised: p.view.Recovery.State, Seen: seen}
 	if err := facts.Regressed(); err != nil {
@@ -31,11 +30,11 @@ func (p *pass) wentBack(seen uint64) error {
 	return nil
 }
 
-// growEvery is how often the state grows at least: what else changes meanwhile, such as an
-// admission, is then missed after a restore.
+// growEvery is the lowest pace at which the state grows. A restore then shows the loss of other
+// changes, such as an admission.
 const growEvery = 30 * time.Second
 
-// keepGrowing lets the state grow with each Term, and when nothing else does.
+// keepGrowing raises the state with each Term, and when no other write raises it.
 func (r *Reconciler) keepGrowing(ctx context.Context, lease store.Lease) {
 	last := ""
 	r.untilConfirmed(ctx, lease)

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// TestCTL06_ALeaderBelowWhatAgentsSawPlansNothing: the store lost Terms that the agents
-// remember, as after the restore of a snapshot and new coordinators. One agent that says
-// so is a liar; most of them stop everything.
+// TestCTL06_ALeaderBelowWhatAgentsSawPlansNothing: the store lost Terms that the agents remember,
+// as after a restored snapshot with new coordinators. The leader ignores a single agent, and stops
+// when most agents report a higher Term.
 func TestCTL06_ALeaderBelowWhatAgentsSawPlansNothing(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))

@@ -12,7 +12,7 @@ import (
 	"cadre.dev/platform"
 )
 
-// says reports whether the status tells the text about the group or a Slot.
+// says reports whether the status contains the text about the group or a Slot.
 func (w *world) says(text string) func() bool {
 	return func() bool {
 		raw, err := json.Marshal(w.status())
@@ -58,7 +58,7 @@ func TestIDN07_SpecThatNamesTheCoordinatorsAppChangesNothing(t *testing.T) {
 	})
 }
 
-// A record of the time before the rule is not followed either.
+// An accepted record from before the rule is not followed either.
 func TestIDN07_AcceptedSpecInTheCoordinatorsAppMakesNoCVM(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		own := spec("one")

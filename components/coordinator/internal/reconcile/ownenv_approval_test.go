@@ -13,8 +13,8 @@ import (
 	"cadre.dev/store"
 )
 
-// require_approval holds a value of env that one Slot has of its own as it holds template.env, until
-// the approval of the Revision covers the value.
+// require_approval covers one Slot's own value of env like template.env. The value waits until the
+// approval of the Revision covers it.
 func TestATT15_ASlotIsGivenItsOwnEnvOnceItIsApproved(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		s := spec("one")

@@ -9,8 +9,8 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// A value of env of one Slot's own reaches the CVM of that Slot alone, by one call, and its
-// record says so; a rollout of all gives it again.
+// One Slot's own value of env reaches the CVM of that Slot alone, by one call, and its record names
+// it. A rollout of all Slots sends it again.
 func TestASlotIsGivenItsOwnEnv(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		first := spec("one")
@@ -48,7 +48,7 @@ func TestASlotIsGivenItsOwnEnv(t *testing.T) {
 	})
 }
 
-// given: each CVM has the env that the spec says.
+// given: each CVM has the env of the spec.
 func (w *world) given(s group.Spec) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"cadre.dev/store"
 )
 
-// next is when to look again.
+// next is when the next pass runs.
 type next struct {
 	again bool
 	in    time.Duration
@@ -34,21 +34,21 @@ type pass struct {
 	pace  *pace
 
 	view *view.View
-	// read is the index up to which the records were read.
+	// read is the index of the records that this pass read.
 	read uint64
-	// held is why nothing new may be begun: the stored spec is not valid or is gone.
-	// nil otherwise.
+	// held is why no new step may begin: the stored spec is not valid or is gone. It is nil
+	// otherwise.
 	held *held
 	seen observe.Seen
 	plan rollout.Plan
 	now  time.Time
 
-	// told is set once something of the status was written, or tried to be; rest are the
-	// transactions that follow after acting. untold is why something could not be written.
+	// The report, in order: whether a write of the status was attempted, why a part of it could
+	// not be written, and the transactions that follow after acting.
 	told   bool
 	untold error
 	rest   [][]store.Op
-	// states are those of Slots that are news, by the keys that they are written at.
+	// states are the changed states of Slots, by their keys.
 	states map[string]group.InstanceStatus
 }
 
@@ -57,7 +57,7 @@ func (p *pass) run(ctx context.Context) (next, error) {
 		p.halt(err)
 		return next{}, err
 	}
-	// Before the records are read: what was seen must be there then.
+	// Before the records are read: they must contain the state seen here.
 	seen, agents := p.cfg.Ratchet.Seen(), p.cfg.Reports.HighWater()
 	ready, err := p.observe(ctx)
 	if p.view != nil {
@@ -93,7 +93,7 @@ func (p *pass) run(ctx context.Context) (next, error) {
 	}
 	p.decide()
 	if maxAge := p.tooOld(); maxAge > 0 {
-		// Whatever is to be done rests on what the platform says now.
+		// Actions and waits rest on a recent answer of the platform.
 		p.look(ctx, maxAge)
 		if ctx.Err() != nil {
 			return next{}, ctx.Err()
@@ -104,7 +104,7 @@ func (p *pass) run(ctx context.Context) (next, error) {
 	if gone, err := p.removeGroup(ctx); err != nil || gone {
 		return next{in: spread(resync)}, err
 	}
-	// By the records that were read: what the plan writes is tidied up by the next pass.
+	// This uses the records as read: the next pass tidies up after the plan's writes.
 	tidied, err := p.cfg.Operator.TidyPolicies(ctx, p.lease, p.view, p.name)
 	if err != nil {
 		return next{}, err
@@ -114,7 +114,7 @@ func (p *pass) run(ctx context.Context) (next, error) {
 		return next{}, err
 	}
 	if changed {
-		// The next decision is made from what was written (R69).
+		// The next decision is made from the written records (R69).
 		return next{again: true}, p.reportRest(ctx)
 	}
 	again, err := p.act(ctx)
@@ -127,7 +127,7 @@ func (p *pass) run(ctx context.Context) (next, error) {
 	return next{again: again || tidied, in: p.wake()}, nil
 }
 
-// decide plans from what was seen.
+// decide plans from the observations.
 func (p *pass) decide() {
 	p.seen.Now.Refused = p.cfg.Operator.Refused()
 	for revision, reason := range p.seen.Now.Refused {
@@ -138,7 +138,7 @@ func (p *pass) decide() {
 	p.hold()
 }
 
-// tooOld is how old the listing may be at most, where what was planned from is older; else zero.
+// tooOld returns the highest allowed age of the listing if the plan used an older one, else zero.
 func (p *pass) tooOld() time.Duration {
 	age := p.now.Sub(p.seen.Listing.At)
 	switch {
@@ -150,15 +150,14 @@ func (p *pass) tooOld() time.Duration {
 	return 0
 }
 
-// restless: something is to be done, or waited for, that may change without a record or a
-// report that tells of it.
+// restless: some action or wait is open that may change without a record or a report.
 func (p *pass) restless() bool {
 	s := p.plan.Status
 	return len(p.plan.Actions) > 0 || p.open() > 0 || len(p.seen.Now.Requests) > 0 || p.seen.Now.Deletion != nil ||
 		s.Available < s.Replicas || p.seen.Listing.Err != nil || len(p.plan.Slots) != len(p.view.Slots) || p.silentSlot()
 }
 
-// silentSlot: a Slot's agent is not heard, or missed a heartbeat, or is cut.
+// silentSlot: a Slot's agent never reported, missed a heartbeat, or lost its connection.
 func (p *pass) silentSlot() bool {
 	silent := p.silences()[0]
 	return slices.ContainsFunc(p.seen.Now.Slots, func(s rollout.SlotObservation) bool {
@@ -166,17 +165,16 @@ func (p *pass) silentSlot() bool {
 	})
 }
 
-// cut: a Slot's agent was heard a moment ago, and its last connection ended: the platform is
-// asked again and again what became of its CVM, until it is back or its report is stale.
+// cut: a Slot's agent reported a moment ago, and its last connection ended. The platform is queried
+// repeatedly for the state of its CVM, until the agent is back or its report is stale.
 func (p *pass) cut() bool {
 	return slices.ContainsFunc(p.seen.Now.Slots, func(s rollout.SlotObservation) bool {
 		return s.Report != nil && !s.Report.CutAt.IsZero() && p.now.Sub(s.Report.ReceivedAt) <= p.cfg.Timing.OrDefault().StaleAfter
 	})
 }
 
-// observe reads the records of the group afresh. It is not ready while there is no spec to run
-// the group by, or a record about it that cannot be read: then the reason is in
-// the status and nothing else changes.
+// observe reads the records of the group again. It is not ready while the group has no spec to run
+// by, or has an unreadable record. The reason is then in the status, and nothing else changes.
 func (p *pass) observe(ctx context.Context) (ready bool, err error) {
 	latest, _ := p.cfg.Views.Latest()
 	p.view, err = view.ReadGroup(ctx, p.cfg.Store, p.name, latest, p.pace.view)
@@ -196,7 +194,7 @@ func (p *pass) observe(ctx context.Context) (ready bool, err error) {
 	spec, _, ok := p.view.InForce(p.name)
 	p.held = p.whyHeld()
 	if _, accepted := p.view.Accepted[p.name]; !ok || p.held != nil && !accepted {
-		// What was never accepted is not run by, not even to plan.
+		// A spec that was never accepted is not used, not even to plan.
 		return false, p.recordHeld(ctx)
 	}
 	p.seen.Spec = spec
@@ -211,8 +209,8 @@ func (p *pass) observe(ctx context.Context) (ready bool, err error) {
 	return ctx.Err() == nil, ctx.Err()
 }
 
-// unsettled: the records alone tell that something is to be done, so that more than the
-// plan will rest on what the platform says.
+// unsettled: the records alone show that the group needs work. The platform's answer then affects
+// more than the plan.
 func (p *pass) unsettled(spec group.Spec) bool {
 	status := p.view.Statuses[p.name].Value
 	_, deleted := p.view.Deletes[p.name]
@@ -222,8 +220,8 @@ func (p *pass) unsettled(spec group.Spec) bool {
 		is && stored.Index != p.view.Accepted[p.name].SpecIndex || len(p.view.Queue) > 0 || deleted || adopted
 }
 
-// look joins the records with the platform's list, which is not older than maxAge, and the
-// reports.
+// look joins the records, the agents' reports and the platform's list, which is not older than
+// maxAge.
 func (p *pass) look(ctx context.Context, maxAge time.Duration) {
 	listing := p.cfg.Listing.List(ctx, p.name, maxAge)
 	p.now = p.cfg.Now().UTC()
@@ -234,11 +232,11 @@ func (p *pass) look(ctx context.Context, maxAge time.Duration) {
 	}
 	p.pace.seen = &observe.Seen{Spec: p.seen.Spec, Records: p.seen.Records, Asked: p.seen.Asked}
 	if p.pace.led {
-		// This leader looked ever since: whatever changed woke it.
+		// This leader watched since then: every change woke it.
 		p.seen.Records.Status.At = p.now
 	}
 	if p.held != nil && p.open() == 0 && p.seen.Now.Deletion == nil {
-		// The clocks of the rollout stand still meanwhile (R93).
+		// The clocks of the rollout stop meanwhile (R93).
 		p.seen.Now.Pause = &rollout.Override{}
 	}
 }
@@ -253,7 +251,7 @@ func (p *pass) open() int {
 	return n
 }
 
-// act carries every open Operation on. One that cannot be does not stop the others.
+// act advances every open Operation. A failed Operation does not stop the others.
 func (p *pass) act(ctx context.Context) (again bool, err error) {
 	var errs []error
 	for _, id := range slices.Sorted(maps.Keys(p.view.Operations)) {
@@ -270,7 +268,7 @@ func (p *pass) act(ctx context.Context) (again bool, err error) {
 	return again, errors.Join(errs...)
 }
 
-// wake is how long nothing needs to be looked at, changes aside.
+// wake is the time until the next pass, if no change arrives.
 func (p *pass) wake() time.Duration {
 	in := spread(resync)
 	switch {
@@ -291,10 +289,10 @@ func (p *pass) wake() time.Duration {
 	return max(in, burst)
 }
 
-// same compares records as they are stored.
+// same compares records in their stored form.
 func same[T any](a, b T) bool {
 	if reflect.DeepEqual(a, b) {
-		return true // most are, and it costs less than two texts
+		return true // most are equal, and this costs less than two texts
 	}
 	x, errA := json.Marshal(a)
 	y, errB := json.Marshal(b)
@@ -304,13 +302,13 @@ func same[T any](a, b T) bool {
 // platformName is the CVM's name, unique in the workspace.
 func (p *pass) platformName(slot string) string { return p.cfg.Cluster + "-" + slot }
 
-// completeSlots gives the planner's Slot records what the planner does not know.
+// completeSlots adds the addresses and platform names, which the planner does not know.
 func (p *pass) completeSlots(slots []group.SlotRecord, used address.Used) ([]group.SlotRecord, []store.Op, error) {
 	out, given, err := addresses(p.view, p.name, slots, used)
 	if err != nil {
 		return nil, nil, err
 	}
-	p.book.used.AddAll(given) // whether or not it can be recorded
+	p.book.used.AddAll(given) // also where the write of the records fails
 	ops, err := p.addressesOps(given)
 	if err != nil {
 		return nil, nil, fmt.Errorf("record the group's addresses: %w", err)

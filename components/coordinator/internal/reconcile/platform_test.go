@@ -9,7 +9,7 @@ import (
 	"cadre.dev/platform"
 )
 
-// link is the coordinators' way to the platform.
+// link is the coordinators' connection to the platform.
 type link struct {
 	*cloud.Link[*member]
 	w *world
@@ -17,7 +17,7 @@ type link struct {
 
 var _ platform.Platform = link{}
 
-// carry has the call fail as the test says.
+// carry makes the call fail as the test requires.
 func (w *world) carry(_ context.Context, call cloud.Call, effect func() error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -30,18 +30,18 @@ func (w *world) carry(_ context.Context, call cloud.Call, effect func() error) e
 	do, err := w.fault(text)
 	switch {
 	case do:
-		_ = effect() // its answer is the fault's
+		_ = effect() // the fault is the answer
 	case w.late > 0:
 		time.AfterFunc(w.late, func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			_ = effect() // nobody waits for its answer any more
+			_ = effect() // no caller waits for the answer any more
 		})
 	}
 	return err
 }
 
-// check: whatever leads there, these calls are never made.
+// check: no pass ever makes these calls.
 func (w *world) check(call cloud.Call) {
 	there := w.cloud.NamedLocked(call.Name)
 	switch {
@@ -55,7 +55,7 @@ func (w *world) check(call cloud.Call) {
 	}
 }
 
-// mustNotBeOwn: no content reaches the coordinators' app either.
+// mustNotBeOwn: no content reaches the coordinators' app.
 func (l link) mustNotBeOwn(call string, apps ...string) {
 	if slices.Contains(apps, ownApp) {
 		l.w.t.Errorf("%s in the coordinators' own app", call)

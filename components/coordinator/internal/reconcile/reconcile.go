@@ -22,66 +22,67 @@ import (
 
 // Paces of the loop.
 const (
-	// resync is about the longest that a group waits for a change: a lost wake-up is
-	// harmless, and what changed on the platform behind everybody's back is found.
+	// resync is the approximate longest wait of a group for a change. It bounds the harm of a lost
+	// wake-up, and finds platform changes that no event announced.
 	resync = 5 * time.Minute
-	// listCalm, listIdle and listBusy are how old the platform's list may be: while nothing
-	// is the matter, while something is, and with an open Operation. The last two are also
-	// how soon a group is looked at again then.
+	// listCalm, listIdle and listBusy are the highest ages of the platform's list: in a settled
+	// group, in an unsettled group, and with an open Operation. listIdle and listBusy are the
+	// pauses between passes in the latter two cases.
 	listCalm = time.Minute
 	listIdle = 5 * time.Second
 	listBusy = time.Second
-	// calmest is the longest pause of a group that something is the matter with.
+	// calmest is the longest pause of an unsettled group.
 	calmest = time.Minute
-	// missedAfter is how long after its last report an agent missed a heartbeat, which comes every
-	// 5 s at most: the platform is asked then what became of its CVM. Its report counts on, until
-	// it is stale; the platform's word that the CVM stopped counts at once.
+	// missedAfter is the age of a last report at which an agent has missed a heartbeat (sent every
+	// 5 s at most). The loop then asks the platform for the state of the CVM. The report counts
+	// until it is stale; the platform's answer that the CVM stopped counts at once.
 	missedAfter = 7 * time.Second
-	// listenEvery is how often it is looked for agents that fell silent.
+	// listenEvery is the pace of the check for agents that fell silent.
 	listenEvery = time.Second
-	// burst lets changes that come together be seen together.
+	// burst collects changes that arrive together into one pass.
 	burst = 20 * time.Millisecond
-	// breath separates passes that follow at once.
+	// breath separates passes that follow each other at once.
 	breath = 5 * time.Millisecond
-	// errorWait follows a pass that could not be done.
+	// errorWait follows a failed pass.
 	errorWait = time.Second
-	// refusedWait follows a lease that cannot be had by waiting alone.
+	// refusedWait follows a lease that waiting alone does not obtain.
 	refusedWait = 2 * time.Second
 	// pastRetry paces the first contact with a store that is starting.
 	pastRetry = 500 * time.Millisecond
 )
 
-// Reports is what the loop needs of the agents' reports.
+// Reports gives the loop the agents' reports.
 type Reports interface {
 	Of(slot string) (reports.Received, bool)
 	Subscribe() *reports.Subscription
-	// Overdue are the Slots whose last report is older than from, and not older than to.
+	// Overdue returns the Slots whose last report is older than from, and not older than to.
 	Overdue(from, to time.Duration) []string
-	// Term is the highest that most of the agents have seen.
+	// Term is the highest Term that most agents have seen.
 	Term() uint64
 	HighWater() reports.HighWater
 }
 
 // Operator carries Operations out.
 type Operator interface {
-	// Step moves one open Operation on as far as it goes without looking again;
-	// again asks for another pass at once.
+	// Step advances one open Operation as far as this view allows. again requests another pass at
+	// once.
 	Step(ctx context.Context, lease store.Lease, v *view.View, seen observe.Seen, op view.Rec[operation.Operation]) (again bool, err error)
 	// EnsureRevision records the content of the spec's Revision.
 	EnsureRevision(ctx context.Context, lease store.Lease, v *view.View, seen observe.Seen) (changed bool, err error)
-	// Refused is, by Revision, why no step may lead to it now. The caller's own.
+	// Refused maps each refused Revision to the reason why no step may lead to it now. The caller
+	// owns the map.
 	Refused() map[string]string
-	// TidyPolicies binds Slots to the CVMs that fill them and withdraws Revisions
-	// that nobody is to run any more.
+	// TidyPolicies binds Slots to the CVMs that fill them. It withdraws Revisions that no Slot is
+	// to run any more.
 	TidyPolicies(ctx context.Context, lease store.Lease, v *view.View, groupName string) (changed bool, err error)
-	// Took notes when the Lease was taken.
+	// Took records when this coordinator took the Lease.
 	Took(at time.Time)
 }
 
-// Tokens takes back what a Slot that is gone was given.
+// Tokens revokes the Consul tokens of removed Slots.
 type Tokens interface {
 	Retire(ctx context.Context, slot string, accessors ...string) error
-	// Sweep deletes the policies that no token carries, and finds tokens that never end.
+	// Sweep deletes the policies that no token carries, and finds tokens that never expire.
 	Sweep(ctx context.Context) (tokens.Swept, error)
 }
 
@@ -91,84 +92,84 @@ type Duty interface {
 	Lead(ctx context.Context, lease store.Lease)
 }
 
-// Members is what Consul knows about who is in the cluster.
+// Members reads the nodes and tokens in Consul.
 type Members interface {
 	// Nodes are the names in the catalog and in gossip.
 	Nodes(ctx context.Context) (map[string]tokens.Node, error)
-	// SlotTokens are the ACL tokens of Slots, whoever made them.
+	// SlotTokens are the ACL tokens of Slots, of every creator.
 	SlotTokens(ctx context.Context) ([]tokens.Owned, error)
 	// Revoke deletes tokens by accessor.
 	Revoke(ctx context.Context, accessors ...string) error
 }
 
-// Metrics counts what the loop does.
+// Metrics counts the events of the loop.
 type Metrics interface {
 	Leads(leads bool, term uint64)
 	Pass(group, result string, seconds float64)
-	// Began, Ended, SlotWritten and StateWritten are told once the store took what they tell.
+	// The calls Began, Ended, SlotWritten and StateWritten follow a successful write to the store.
 	Began(op operation.Operation)
 	Ended(op operation.Operation)
 	SlotWritten(before, after group.SlotRecord)
 	StateWritten(before, after group.InstanceStatus)
 }
 
-// Config of a Reconciler. All fields are required, but Guard, Duties, RemoveNode,
-// Panics and Members with LeaseNode.
+// Config of a Reconciler. Optional are Guard, Duties, RemoveNode, Panics, and Members together with
+// LeaseNode. All other fields are required.
 type Config struct {
 	Cluster, Slot string
 	Store         store.Store
 	Views         *view.Watcher
 	Listing       *observe.Platform
 	Reports       Reports
-	// Warmup is how long after this coordinator's start agents may need to be heard; until
-	// then nothing is planned unless most of them are. Zero: it does not wait.
+	// Warmup is the time after this coordinator's start in which planning waits until most agents
+	// have reported. Zero disables the wait.
 	Warmup time.Duration
-	// Ratchet tells how far the records have come.
+	// Ratchet knows the highest state of the records.
 	Ratchet  *watermark.Watermark
 	Operator Operator
 	Tokens   Tokens
 	// Vet judges stored specs before they come into force.
 	Vet *specvalidate.Vet
-	// Images are what this cluster takes; adoptions are judged by them.
+	// Images are the OS images that this cluster accepts; adoptions are judged by them.
 	Images policy.ImagePolicy
-	// Guard takes Slots away from Boots that may not hold them any more, beside the loop
-	// and while this coordinator leads; Duties run as it does.
+	// Guard revokes Slots from Boots that may not hold them any more. It runs in parallel to the
+	// loop while this coordinator leads. Duties run in the same way.
 	Guard  func(ctx context.Context, lease store.Lease)
 	Duties []Duty
-	// Members is compared with the admissions; nil: it is not, and tokens that none names
-	// live until they end. LeaseNode is the one that sessions are on.
+	// Members is compared with the admissions. Without it, tokens that belong to no admission live
+	// until they expire. LeaseNode is the node that sessions are on.
 	Members   Members
 	LeaseNode string
-	// RemoveNode takes the node of a Boot out of the catalog, with the sessions on it; boot
-	// "": of any. It may be told again. nil: nodes that no admission explains, and those of Slots
-	// that are gone for good, stay.
+	// RemoveNode removes the node of a Boot from the catalog, with the sessions on it. An empty
+	// bootID means any Boot. A repeated call is harmless. Without RemoveNode, unexplained nodes and
+	// the nodes of removed Slots stay.
 	RemoveNode func(ctx context.Context, slot, bootID string) error
 	Timing     rollout.Timing
 	Now        func() time.Time
 	Failpoint  func(name string)
 	Log        *slog.Logger
 	Metrics    Metrics
-	// Panics keep a panic to the group, or to the duty, in whose work it happened; nil: it ends
-	// the process.
+	// Panics confines a panic to the group or the duty in whose work it happened. Without it, a
+	// panic ends the process.
 	Panics *contain.Panics
 }
 
-// Reconciler runs the loop on whichever coordinator holds the Lease.
+// Reconciler runs the loop while its coordinator holds the Lease.
 type Reconciler struct {
 	cfg Config
 	log *slog.Logger
-	// book is what is known of the virtual addresses.
+	// book holds the virtual addresses in use.
 	book book
 
-	// began is by a clock that nobody sets.
+	// began has a monotonic reading, which no clock change affects.
 	began time.Time
-	// before is who led last, and until when; set before anything is led.
+	// before is the previous leader and its last time. It is set before any group is led.
 	before led
 
 	mu        sync.Mutex
 	strangers []stranger // guarded by mu; of the last audit
-	halted    string     // guarded by mu; why nobody can lead, "" while somebody could
-	// silent is why the last pass of a group could not tell everything, "" when it could;
+	halted    string     // guarded by mu; why no coordinator can lead, "" otherwise
+	// silent holds, by group, why the last pass could not write the whole status, or "". It is
 	// guarded by mu.
 	silent map[string]string
 }
@@ -184,9 +185,9 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	complain := func(err error) {
 		r.halt(err)
 		if err == nil {
-			return // another one leads
+			return // another coordinator leads
 		}
-		// An unreachable store says the same thing at each try.
+		// An unreachable store returns the same error at each attempt.
 		if text := err.Error(); text != last && ctx.Err() == nil {
 			r.log.Info("lease not available", "error", err)
 			last = text
@@ -196,7 +197,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		lease, err := store.AcquireBlocking(ctx, r.cfg.Store, r.cfg.Slot, complain)
 		if err != nil {
-			// Denied before Consul's ACL system is up, or the Term went back.
+			// The ACL system of Consul is not up yet, or the Term went back.
 			complain(err)
 			wait(ctx, refusedWait)
 			continue
@@ -204,15 +205,15 @@ func (r *Reconciler) Run(ctx context.Context) error {
 		last = ""
 		r.halt(nil)
 		if err := r.lead(ctx, lease); err != nil {
-			wait(ctx, refusedWait) // another coordinator leads before this one does again
+			wait(ctx, refusedWait) // give another coordinator the chance to lead first
 		}
 	}
 	return nil
 }
 
-// endOwnPast ends the session that an earlier process of this Slot left behind
-// when it died: there is one process per Slot, so nobody uses it any more, and
-// waiting for its TTL would leave the cluster without a leader for that long.
+// endOwnPast ends the session that an earlier process of this Slot left behind when it died. A Slot
+// has one process, so the session is unused. Waiting for its TTL would leave the cluster without a
+// leader for that long.
 func (r *Reconciler) endOwnPast(ctx context.Context, complain func(error)) {
 	past, ok := r.cfg.Store.(interface {
 		DestroyHolderSession(ctx context.Context, holder string) (bool, error)
@@ -230,8 +231,8 @@ func (r *Reconciler) endOwnPast(ctx context.Context, complain func(error)) {
 	}
 }
 
-// lead runs one loop per group until the Lease or ctx ends, then gives it up. The error is the panic
-// for which it gave the Lease up before.
+// lead runs one loop per group until the Lease or ctx ends, and then releases the Lease. The error
+// is the panic that made this coordinator release the Lease early.
 func (r *Reconciler) lead(ctx context.Context, lease store.Lease) error { //nolint:contextcheck // what runs under the Lease dies with it; ctx ends it too
 	r.log.Info("lease taken", "term", lease.Term())
 	r.cfg.Operator.Took(r.cfg.Now())
@@ -246,7 +247,7 @@ func (r *Reconciler) lead(ctx context.Context, lease store.Lease) error { //noli
 	raised.Go(func() { r.keep(under, "state", func(ctx context.Context) { r.keepGrowing(ctx, lease) }) })
 	raised.Go(func() {
 		<-under.Done()
-		r.cfg.Metrics.Leads(false, lease.Term()) // what still winds up does not lead
+		r.cfg.Metrics.Leads(false, lease.Term()) // work that still winds up does not lead
 	})
 	crash := r.runAll(under, lease) //nolint:contextcheck // what runs under the Lease dies with it; ctx ends it too
 	stop()
@@ -263,9 +264,9 @@ func (r *Reconciler) lead(ctx context.Context, lease store.Lease) error { //noli
 	return crash
 }
 
-// runAll runs the groups' loops and the other duties until ctx ends. Where the loop that starts the
-// groups panics, this coordinator gives the Lease up: the next leader, perhaps this one again,
-// makes everything of the loop again from the records.
+// runAll runs the groups' loops and the other duties until ctx ends. If the loop that starts the
+// groups panics, this coordinator releases the Lease. The next leader, perhaps this coordinator
+// again, rebuilds the loop from the records.
 func (r *Reconciler) runAll(ctx context.Context, lease store.Lease) error {
 	var duties sync.WaitGroup
 	defer duties.Wait()
@@ -280,8 +281,8 @@ func (r *Reconciler) runAll(ctx context.Context, lease store.Lease) error {
 	})
 }
 
-// keep runs work that concerns all groups until it ends or ctx does. After a panic it runs again
-// from its beginning.
+// keep runs work that concerns all groups until the work or ctx ends. After a panic the work starts
+// again from its beginning.
 func (r *Reconciler) keep(ctx context.Context, part string, work func(context.Context)) {
 	_ = r.cfg.Panics.Keep(ctx, part, func(ctx context.Context) error { // there is no other error
 		work(ctx)

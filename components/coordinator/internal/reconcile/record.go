@@ -14,12 +14,11 @@ import (
 	"cadre.dev/store"
 )
 
-// record writes what the plan says, fenced, and reports whether anything was
-// written that the next decision depends on. Operations, rollout and Slot
-// records go in one transaction: a step exists with everything it means, or not
-// at all (R60).
+// record writes the plan, fenced, and reports whether it wrote a record that the next decision
+// depends on. Operations, rollout and Slot records go in one transaction: a step exists with all
+// its records, or not at all (R60).
 func (p *pass) record(ctx context.Context) (changed bool, err error) {
-	// New Slots get their address and name before anything is begun for them.
+	// New Slots get their address and name before any Operation begins for them.
 	if fresh, err := p.recordNewSlots(ctx); err != nil || fresh {
 		return fresh, err
 	}
@@ -32,11 +31,11 @@ func (p *pass) record(ctx context.Context) (changed bool, err error) {
 		return false, err
 	}
 	ops = append(begun, ops...)
-	// A retry goes with the rollout that it lets go on, not before.
+	// A retry request goes together with its rollout, not before.
 	answered := p.answeredOps(maxAnswered)
 	ops = append(ops, answered...)
 	ops = append(ops, p.servedSwitch()...)
-	// One more is for the state.
+	// One more operation is for the state record.
 	slotOps, slots, err := p.slotOps(started, store.MaxTxnOps-len(p.lease.Fence())-len(ops)-1)
 	if err != nil {
 		return false, err
@@ -65,7 +64,7 @@ func (p *pass) record(ctx context.Context) (changed bool, err error) {
 	return len(ops) > 0, nil
 }
 
-// count counts what was just written.
+// count updates the metrics after a write.
 func (p *pass) count(started, over []operation.Operation, slots []group.SlotRecord) {
 	for _, op := range started {
 		p.cfg.Metrics.Began(op)
@@ -78,17 +77,16 @@ func (p *pass) count(started, over []operation.Operation, slots []group.SlotReco
 	}
 }
 
-// FailAfterRecorded is the failpoint between recording an Operation and
-// anything else.
+// FailAfterRecorded is the failpoint directly after the record of an Operation.
 const FailAfterRecorded = "after-operation-recorded"
 
-// maxAnswered is how many requests one pass removes.
+// maxAnswered bounds the requests that one pass removes.
 const maxAnswered = 8
 
 // maxSlotsPerWrite keeps a transaction below the store's bounds.
 const maxSlotsPerWrite = 40
 
-// recordNewSlots writes the records of Slots that have none yet.
+// recordNewSlots writes the records of Slots without a record.
 func (p *pass) recordNewSlots(ctx context.Context) (bool, error) {
 	missing := slices.ContainsFunc(p.plan.Slots, func(s group.SlotRecord) bool { return s.VIP == "" || s.PlatformName == "" })
 	if !missing {
@@ -127,7 +125,7 @@ func (p *pass) recordNewSlots(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// rolloutOps writes the rollout, and the one that it replaced.
+// rolloutOps writes the rollout and the superseded rollout.
 func (p *pass) rolloutOps() ([]store.Op, error) {
 	var ops []store.Op
 	for _, r := range []*operation.Rollout{p.plan.Rollout, p.plan.Superseded} {
@@ -163,9 +161,9 @@ func (p *pass) rolloutOps() ([]store.Op, error) {
 	return ops, nil
 }
 
-// slotOps writes Slot records that read differently now, and removes those of
-// Slots that were scaled in; at most room writes, those of Slots whose Operation
-// starts in this transaction first. The next pass writes the rest. written are the records that it writes.
+// slotOps writes changed Slot records and removes the records of Slots that were scaled in. It uses
+// at most room writes, first for Slots whose Operation starts in this transaction. The next pass
+// writes the rest. written are the records in ops.
 func (p *pass) slotOps(started []operation.Operation, room int) (ops []store.Op, written []group.SlotRecord, err error) {
 	slots := p.plan.Slots
 	if len(started) > 0 {
@@ -202,7 +200,7 @@ func (p *pass) slotOps(started []operation.Operation, room int) (ops []store.Op,
 	return ops, written, nil
 }
 
-// forgetOps removes everything that is recorded about a Slot that is gone.
+// forgetOps removes all records about a removed Slot.
 func (p *pass) forgetOps(slot string) []store.Op {
 	var ops []store.Op
 	type stored struct {
@@ -215,7 +213,7 @@ func (p *pass) forgetOps(slot string) []store.Op {
 		{store.AdmissionKey(slot), p.view.Admissions[slot].Index},
 		{store.RefusalKey(slot), p.view.Refusals[slot].Index},
 	}
-	for _, kind := range store.SlotOverrides() { // they must not hold for a Slot of the same name that is made later
+	for _, kind := range store.SlotOverrides() { // they must not apply to a later Slot of the same name
 		all = append(all, stored{store.OverrideKey(kind, slot), p.view.Overrides[kind][slot].Index})
 	}
 	for _, record := range all {
@@ -224,8 +222,8 @@ func (p *pass) forgetOps(slot string) []store.Op {
 		}
 	}
 	if boot := p.view.Boots[slot]; boot.Held() {
-		// The next Boot of this name does not wait for the lease of one that is gone. The
-		// session holds other Boots' leases too, and perhaps a next one's of this Slot.
+		// The next Boot of this name must not wait for the lease of a removed CVM. The session
+		// holds other Boots' leases too, and perhaps the lease of this Slot's next Boot.
 		boot.State = store.LeaseEnded
 		if value, err := json.Marshal(boot.BootLease); err == nil {
 			key := store.BootLeaseKey(slot)
@@ -235,9 +233,9 @@ func (p *pass) forgetOps(slot string) []store.Op {
 	return ops
 }
 
-// revokeForgotten takes back the tokens of Slots that were scaled in, before the
-// records that name them go (TOK): their CVMs are gone already. A crash in between
-// revokes them once more.
+// revokeForgotten revokes the tokens of Slots that were scaled in, before the records that name the
+// tokens go (TOK). The CVMs are gone already. After a crash in between, the next pass revokes the
+// tokens again.
 func (p *pass) revokeForgotten(ctx context.Context) error {
 	for _, slot := range p.plan.Forget {
 		if err := p.cfg.Tokens.Retire(ctx, slot, p.view.Admissions[slot].Value.TokenAccessors...); err != nil {

@@ -8,8 +8,8 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// Hooks and checks alone: no CVM is touched, no Boot ends, no leadership moves, and each
-// Boot's own attestation is what makes its Slot up to date.
+// A change of hooks and checks alone touches no CVM, ends no Boot and moves no leadership. Each
+// Boot's own attestation makes its Slot up to date.
 func TestAChangeOfChecksIsProvenByTheBootsThatRun(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))

@@ -9,7 +9,7 @@ import (
 	"cadre.dev/store"
 )
 
-// endGroup has the group deleted with its CVMs, and waits for that.
+// endGroup deletes the group with its CVMs, and waits for the end.
 func (w *world) endGroup() {
 	w.t.Helper()
 	w.putJSON(store.DeleteGroupKey("pg"), store.DeleteGroup{Group: "pg", DeleteDisks: true, Reason: "over", By: "somebody", At: time.Now()})
@@ -19,8 +19,8 @@ func (w *world) endGroup() {
 	})
 }
 
-// TestAGroupOfADeletedOnesNameBeginsAnew: it is made at what its spec says, in a rollout of its own that
-// inherits no clock and no verdict, and its records stand beside those of before.
+// TestAGroupOfADeletedOnesNameBeginsAnew: the new group starts at its own spec, in its own rollout,
+// without clocks or results of the old group. Its records exist next to the old group's.
 func TestAGroupOfADeletedOnesNameBeginsAnew(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
@@ -52,15 +52,16 @@ func TestAGroupOfADeletedOnesNameBeginsAnew(t *testing.T) {
 				t.Errorf("%s is judged: %+v", r.Value.ID, r.Value.Verdict)
 			}
 		}
-		// Newest first: each life's one ended by itself, but the third one, which its group's end cut short.
+		// Newest first: each rollout ended normally, except the third, which its group's deletion
+		// ended.
 		if got := strings.Join(states, " "); got != "COMPLETE SUPERSEDED COMPLETE COMPLETE COMPLETE" {
 			t.Errorf("rollouts are %s", got)
 		}
 	})
 }
 
-// TestR135_ADiskIsGivenUpForOneScaleIn: who takes it back by an edit of the spec takes back the word
-// about the disk as well.
+// TestR135_ADiskIsGivenUpForOneScaleIn: an edit of the spec that takes the Slot back also takes the
+// permission for its disk back.
 func TestR135_ADiskIsGivenUpForOneScaleIn(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		three := spec("one")

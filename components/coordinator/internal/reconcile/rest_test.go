@@ -9,8 +9,8 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// TestAGroupAtRestWritesNothing and has the platform listed seldom; what an agent's silence
-// tells is seen at once all the same.
+// TestAGroupAtRestWritesNothing and rarely lists the platform; the silence of an agent is still
+// noticed at once.
 func TestAGroupAtRestWritesNothing(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
@@ -19,7 +19,7 @@ func TestAGroupAtRestWritesNothing(t *testing.T) {
 		var written []string
 		w.store.OnCommit(func(ops []store.Op) storetest.Fault {
 			for _, op := range ops {
-				// The Lease's fence is checked, the state is the leader's sign of life.
+				// The Lease's fence is a check; the state is the leader's sign of life.
 				writes := op.Kind != store.OpCheckIndex && op.Kind != store.OpCheckSession && op.Kind != store.OpCheckAbsent
 				if writes && !strings.HasPrefix(op.Key, store.StateKey) {
 					written = append(written, op.Key)

@@ -12,7 +12,7 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// restart asks for the restart of a Slot and waits until it was made.
+// restart requests the restart of a Slot and waits until it is done.
 func (w *world) restart(slot string) {
 	w.t.Helper()
 	before := len(w.made("restart"))
@@ -25,7 +25,7 @@ func (w *world) restart(slot string) {
 	w.until("restart of "+slot, 3*time.Minute, func() bool { return len(w.made("restart")) > before && w.complete("one")() })
 }
 
-// standing is what the coordinator that began last knows.
+// standing is the watermark of the coordinator that began last.
 func (w *world) standing() (watermark.State, error) {
 	w.mu.Lock()
 	last := w.coordinators[len(w.coordinators)-1]
@@ -33,7 +33,7 @@ func (w *world) standing() (watermark.State, error) {
 	return last.Watermark(w.t.Context())
 }
 
-// recovery is what "cadre cluster accept-restore" would write now.
+// recovery is the record that "cadre cluster accept-restore" would write now.
 func (w *world) recovery() []byte {
 	w.t.Helper()
 	now, err := w.standing()
@@ -48,9 +48,9 @@ func (w *world) recovery() []byte {
 	return raw
 }
 
-// TestCTL06_ARestoreWithinOneTermIsNoticed: the backup is of the Term that leads, so no
-// Term tells. The coordinators remember it, and where they are new the agents do. Nothing
-// is planned or called until an operator says so, and then it goes on.
+// TestCTL06_ARestoreWithinOneTermIsNoticed: the backup is of the present Term, so the Term shows no
+// loss. The coordinators remember the state; if they are new, the agents do. Nothing is planned or
+// called until an operator accepts the restore, and then the leader continues.
 func TestCTL06_ARestoreWithinOneTermIsNoticed(t *testing.T) {
 	for _, fresh := range []bool{false, true} {
 		t.Run(fmt.Sprintf("new coordinators %t", fresh), func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestCTL06_ARestoreWithinOneTermIsNoticed(t *testing.T) {
 				w.until("creation", 2*time.Minute, w.complete("one"))
 				before := w.store.Snapshot()
 				w.restart("pg-2")
-				tick(t.Context(), 10*time.Second) // until the agents were told
+				tick(t.Context(), 10*time.Second) // until the agents have received the state
 				if fresh {
 					first.stop()
 				}
@@ -105,7 +105,7 @@ func TestCTL06_OneAgentThatLiesAboutTheStateStopsNobody(t *testing.T) {
 }
 
 // TestTheStateGrowsWithWhatTheLeaderDoes: with each Operation and each call, in the same
-// transaction, and at rest at least once a minute.
+// transaction, and in an idle cluster at least once a minute.
 func TestTheStateGrowsWithWhatTheLeaderDoes(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		state := func() uint64 {

@@ -42,7 +42,7 @@ func TestGroupIsCreatedAndUpdated(t *testing.T) {
 	})
 }
 
-// TestR90_WhatAStepProvedIsWrittenWithItsEnd, and not by a pass after it: whoever leads next finds it.
+// TestR90_WhatAStepProvedIsWrittenWithItsEnd, and not by a later pass: the next leader finds it.
 func TestR90_WhatAStepProvedIsWrittenWithItsEnd(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
@@ -113,7 +113,7 @@ func TestPLT06_CreateWhoseAnswerIsLostIsFoundByItsName(t *testing.T) {
 	})
 }
 
-// TestCTL03_ACallOfTheLastLeaderLandsLate: the successor waits it out and finds it.
+// TestCTL03_ACallOfTheLastLeaderLandsLate: the successor waits for the call and finds its effect.
 // The call is made at the end of the dead leader's Lease, long after its record.
 func TestCTL03_ACallOfTheLastLeaderLandsLate(t *testing.T) {
 	begin(t, func(t *testing.T, w *world) {

@@ -14,13 +14,12 @@ import (
 	"cadre.dev/store"
 )
 
-// tickingEvery is how often a status is written in which only numbers changed,
-// such as how far a member is behind.
+// tickingEvery is the pace of status writes that change only numbers, such as the lag of a member.
 const tickingEvery = 2 * time.Second
 
-// report writes the status and the states of the Slots where they say something new. What
-// cannot be written is told and tried again with the next pass: acting never waits for
-// what is only told. The error is that nothing at all may be written.
+// report writes the status and the states of the Slots where they changed. A failed write is
+// reported and retried by the next pass: acting never waits for a report. The error means that this
+// leader may not write at all.
 func (p *pass) report(ctx context.Context) error {
 	status, problems := p.statusOps(ctx)
 	slots, slotProblems := p.slotStatusOps(len(status) > 0)
@@ -41,7 +40,7 @@ func (p *pass) report(ctx context.Context) error {
 	return p.unreported(ctx, errors.Join(problems...))
 }
 
-// reportRest writes what did not fit into the first transaction, after acting.
+// reportRest writes the remaining transactions of the report after acting.
 func (p *pass) reportRest(ctx context.Context) error {
 	if len(p.rest) == 0 {
 		return nil
@@ -53,7 +52,7 @@ func (p *pass) reportRest(ctx context.Context) error {
 	return p.unreported(ctx, errors.Join(problems...))
 }
 
-// commitStates writes, and counts what the states of the Slots say anew with that.
+// commitStates writes ops, and counts the changed states of the Slots among them.
 func (p *pass) commitStates(ctx context.Context, ops []store.Op) error {
 	if err := p.commit(ctx, ops...); err != nil {
 		return err
@@ -66,7 +65,7 @@ func (p *pass) commitStates(ctx context.Context, ops []store.Op) error {
 	return nil
 }
 
-// unreported notes why something could not be told; nil: all was.
+// unreported records why a part of the report could not be written; nil: all was written.
 func (p *pass) unreported(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -88,10 +87,10 @@ func (p *pass) unreported(ctx context.Context, err error) error {
 	return nil
 }
 
-// ConditionReported is false while a part of what is told about a group cannot be written.
+// ConditionReported is false while a part of a group's status cannot be written.
 const ConditionReported = "Reported"
 
-// statusOps write the status when it says something new: At is when it did.
+// statusOps write a changed status. Its At is the time of the change.
 func (p *pass) statusOps(ctx context.Context) (ops []store.Op, problems []error) {
 	before := p.view.Statuses[p.name]
 	before.Value.Instances = nil
@@ -128,7 +127,7 @@ func (p *pass) statusOps(ctx context.Context) (ops []store.Op, problems []error)
 	after = truncate.Status(after)
 	after.Term, after.At = before.Value.Term, before.Value.At
 	if before.Index != 0 && before.Value.Term == p.lease.Term() {
-		// A time ahead of this clock is not young: another clock wrote it, or this one was set.
+		// A time ahead of this clock is not young: another clock wrote it, or this clock was set.
 		switch age := p.now.Sub(before.Value.At).Abs(); {
 		case same(before.Value, after), same(before.Value, stilled(before.Value, after)) && (age < tickingEvery || !p.restless()):
 			return nil, nil
@@ -142,9 +141,9 @@ func (p *pass) statusOps(ctx context.Context) (ops []store.Op, problems []error)
 	return []store.Op{op}, nil
 }
 
-// slotStatusOps write the states of the Slots that say something new, and remove those of
-// Slots that are gone. Where only numbers ticked, they go along with a write of the
-// status, after what is news: each write wakes every coordinator.
+// slotStatusOps write the changed states of the Slots, and remove the states of removed Slots.
+// States in which only numbers changed are written together with the status, after the other
+// changes. The reason is that each write wakes every coordinator.
 func (p *pass) slotStatusOps(along bool) (ops []store.Op, problems []error) {
 	var ticked []store.Op
 	kept, holds := map[string]bool{}, p.plan.HoldsBySlot()
@@ -182,7 +181,7 @@ func (p *pass) slotStatusOps(along bool) (ops []store.Op, problems []error) {
 	return ops, problems
 }
 
-// slotStatusesKept removes each record of a Slot's state that there is, readable or not.
+// slotStatusesKept removes every record of a Slot's state, readable or not.
 func (p *pass) slotStatusesKept() (ops []store.Op) {
 	for slot, i := range p.view.Instances {
 		if i.Value.Group == p.name {
@@ -197,7 +196,7 @@ func (p *pass) slotStatusesKept() (ops []store.Op) {
 	return ops
 }
 
-// stilled is after with those texts of before that only tick.
+// stilled is after with the texts of before where only numbers in them changed.
 func stilled(before, after group.Status) group.Status {
 	still(before.Message, &after.Message)
 	if len(before.Conditions) == len(after.Conditions) {
@@ -209,7 +208,7 @@ func stilled(before, after group.Status) group.Status {
 	return after
 }
 
-// stilledSlot is after with those texts and figures of before that only tick.
+// stilledSlot is after with the texts and figures of before where only numbers changed.
 func stilledSlot(before, after group.InstanceStatus) group.InstanceStatus {
 	still(before.Reason, &after.Reason)
 	after.LagBytes = before.LagBytes
@@ -239,8 +238,7 @@ func (p *pass) putStatus(ctx context.Context, status group.Status, index uint64)
 	return nil
 }
 
-// recordHeld reports why the group cannot be run, with every problem, and leaves
-// all else as it was.
+// recordHeld reports why the group cannot be run, with every problem, and changes nothing else.
 func (p *pass) recordHeld(ctx context.Context) error {
 	_, asked := p.view.Specs[p.name]
 	_, accepted := p.view.Accepted[p.name]
@@ -251,12 +249,11 @@ func (p *pass) recordHeld(ctx context.Context) error {
 	return p.recordProblem(ctx, p.held.condition, p.held.message)
 }
 
-// ConditionRecordsReadable is false while a record that decisions rest on cannot
-// be read.
+// ConditionRecordsReadable is false while a record that decisions rest on cannot be read.
 const ConditionRecordsReadable = "RecordsReadable"
 
-// recordUnusable reports a record that cannot be read. Where that is the status
-// itself, the error is all that can be said.
+// recordUnusable reports a record that cannot be read. If the status itself is unreadable, only the
+// returned error reports it.
 func (p *pass) recordUnusable(ctx context.Context, bad error) error {
 	for _, one := range p.view.Bad {
 		if one.Key == store.GroupStatusKey(p.name) {
@@ -283,8 +280,8 @@ func (p *pass) recordProblem(ctx context.Context, problem group.Condition, messa
 	return p.putStatus(ctx, after, before.Index)
 }
 
-// withCondition puts one into conditions, in place of one of its type. Since is
-// when it began to say so.
+// withCondition puts one into conditions, in place of a condition of its type. Since is the time of
+// the last change of its status or message.
 func withCondition(before, conditions []group.Condition, one group.Condition) []group.Condition {
 	typed := func(c group.Condition) bool { return c.Type == one.Type }
 	if i := slices.IndexFunc(before, typed); i >= 0 && before[i].Status == one.Status && before[i].Message == one.Message {
@@ -305,5 +302,5 @@ func firstLine(err error) string {
 	return bounded(line)
 }
 
-// bounded is text as a message about a group may be.
+// bounded truncates text to the bound of a message about a group.
 func bounded(text string) string { return truncate.Page(text) }

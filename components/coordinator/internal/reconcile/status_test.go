@@ -24,7 +24,7 @@ type reporter struct {
 	store *storetest.Memory
 	lease store.Lease
 	r     *Reconciler
-	// refused are the transactions that the store refused; writes are those of Slots.
+	// refused are the transactions that the store refused; writes are the writes of Slots.
 	refused, writes int
 	figures         *status.Metrics
 }
@@ -40,7 +40,7 @@ func newReporter(t *testing.T) *reporter {
 	return &reporter{t: t, figures: figures, store: m, lease: lease, r: New(Config{Store: m, Log: slog.New(slog.DiscardHandler), Now: time.Now, Metrics: figures})}
 }
 
-// tell has one pass report the plan.
+// A new pass reports the plan.
 func (r *reporter) tell(plan rollout.Plan) *pass {
 	r.t.Helper()
 	v, err := view.Read(r.t.Context(), r.store)
@@ -78,7 +78,7 @@ func (r *reporter) read() group.Status {
 	return st
 }
 
-// crowd is a plan about n Slots that all have a lot to say.
+// crowd is a plan about n Slots with long texts.
 func crowd(n int) rollout.Plan {
 	p := rollout.Plan{Group: "pg", Status: group.Status{Group: "pg", Replicas: n, Message: strings.Repeat("m", 1<<20)}}
 	long := strings.Repeat("why \xff\x00<\">\n", 10_000)
@@ -94,8 +94,8 @@ func crowd(n int) rollout.Plan {
 	return p
 }
 
-// TestAThousandSlotsWithLongReasonsAreAllTold: no record grows with the group, and no
-// transaction is refused.
+// TestAThousandSlotsWithLongReasonsAreAllTold: no record grows with the group, and the store
+// refuses no transaction.
 func TestAThousandSlotsWithLongReasonsAreAllTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReporter(t)
@@ -130,7 +130,8 @@ func TestAThousandSlotsWithLongReasonsAreAllTold(t *testing.T) {
 	})
 }
 
-// TestTickingNumbersOfSlotsAreNoNews: they go along with a status whose text ticks, while something is the matter.
+// TestTickingNumbersOfSlotsAreNoNews: while the group is unsettled, they are written together with
+// a status whose text ticks.
 func TestTickingNumbersOfSlotsAreNoNews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReporter(t)
@@ -165,7 +166,7 @@ func TestTickingNumbersOfSlotsAreNoNews(t *testing.T) {
 	})
 }
 
-// TestAnUnreadableStateOfASlotIsReplaced, and one of a Slot that is not there goes.
+// TestAnUnreadableStateOfASlotIsReplaced, and the state of an unknown Slot is removed.
 func TestAnUnreadableStateOfASlotIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReporter(t)

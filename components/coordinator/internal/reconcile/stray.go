@@ -10,11 +10,11 @@ import (
 	"cadre.dev/store"
 )
 
-// strayKept is how long a request stays that nobody can carry out: whoever wrote it by
-// hand can still look at it.
+// strayKept is how long a request without an addressee stays, so that the author of a hand-written
+// request can look at it.
 const strayKept = 10 * time.Minute
 
-// strayRequests removes the requests that no group answers, and says why.
+// strayRequests removes the requests that no group answers, and logs the reason.
 func (r *Reconciler) strayRequests(v *view.View) []store.Op {
 	var ops []store.Op
 	for _, id := range slices.Sorted(maps.Keys(v.Queue)) {
@@ -29,7 +29,7 @@ func (r *Reconciler) strayRequests(v *view.View) []store.Op {
 	return ops
 }
 
-// strayRequest is why no group answers a request; nil: one does.
+// strayRequest is why no group answers a request; nil: some group does.
 func strayRequest(v *view.View, q store.QueueRequest) error {
 	if err := q.Check(); err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 	"cadre.dev/store"
 )
 
-// TestRequestsThatNobodyAnswersGo after a while, and no other ones.
+// TestRequestsThatNobodyAnswersGo after a while, and no other requests go.
 func TestRequestsThatNobodyAnswersGo(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	v := &view.View{
@@ -37,7 +37,8 @@ func TestRequestsThatNobodyAnswersGo(t *testing.T) {
 	}
 }
 
-// TestOverridesThatEndedGo, also that of all groups, and no override of which no leader counted the time yet.
+// TestOverridesThatEndedGo, also an override of all groups. An override whose time no leader has
+// counted yet stays.
 func TestOverridesThatEndedGo(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	override := func(left int) store.Override {

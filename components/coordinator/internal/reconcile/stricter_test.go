@@ -7,8 +7,8 @@ import (
 	"cadre.dev/core/group"
 )
 
-// TestWhatWasAcceptedStaysInForce though this version would refuse it in a new spec: what is down is
-// healed by it, and only an edit is asked to be right.
+// TestWhatWasAcceptedStaysInForce though this version would refuse it in a new spec. A down member
+// is healed by the accepted spec; only an edit must be valid.
 func TestWhatWasAcceptedStaysInForce(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		s := spec("one")

@@ -14,29 +14,29 @@ import (
 	"cadre.dev/store"
 )
 
-// What is kept of the past, and how often the rest is removed.
+// Retention of old records, and the pace of their removal.
 const (
-	// It reads everything, so it is seldom.
+	// A sweep reads all records, so it is rare.
 	sweepEvery = 10 * time.Minute
-	// nonceKept: a spent nonce cannot be used again once its exchange has expired,
-	// clocks that differ aside.
+	// nonceKept: a spent nonce is useless once its exchange has expired. The margin covers clocks
+	// that differ.
 	nonceKept = 10 * time.Minute
-	// goneKept is how long the last Operations of a Slot that is gone are kept.
+	// goneKept is how long the last Operations of a removed Slot are kept.
 	goneKept = 30 * 24 * time.Hour
-	// sweepAbove is how many Operations there are beyond what is kept before they are
-	// swept at once: every coordinator reads them all.
+	// sweepAbove is how far the number of Operations may exceed the retained number before a sweep
+	// starts at once: every coordinator reads them all.
 	sweepAbove = 500
 	// rolloutsKept is how many rollouts a group keeps.
 	rolloutsKept = 20
-	// revisionKept is the least age of a Revision that is removed.
+	// revisionKept is the lowest age at which a Revision is removed.
 	revisionKept = time.Hour
 	sweepBatch   = 30
 )
 
-// sweep removes records that have served.
+// sweep removes records that are no longer needed.
 func (r *Reconciler) sweep(ctx context.Context, lease store.Lease) error {
 	if r.Halted() != "" {
-		return nil // what is gone must be found first, and what is there may be of use
+		return nil // the loss of records must be found first, and the remaining records may help
 	}
 	v, err := view.Read(ctx, r.cfg.Store)
 	if err != nil {
@@ -48,8 +48,8 @@ func (r *Reconciler) sweep(ctx context.Context, lease store.Lease) error {
 	rollouts := oldRollouts(v)
 	ops = append(ops, rollouts...)
 	if len(rollouts) == 0 {
-		// One after the other: a Revision goes when nothing names it any more, and its
-		// document after it.
+		// One kind after the other: a Revision goes when no record names it any more, and its
+		// document goes after it.
 		revisions := r.oldRevisions(v)
 		if ops = append(ops, revisions...); len(revisions) == 0 {
 			documents, err := r.oldDocuments(ctx, v)
@@ -71,8 +71,8 @@ func (r *Reconciler) remove(ctx context.Context, lease store.Lease, ops []store.
 	return nil
 }
 
-// sweepTokens removes what belongs to no token any more, and tells of any token that
-// never ends (TOK-02). What it cannot do now it does the next time.
+// sweepTokens removes policies that no token carries, and logs any token that never expires
+// (TOK-02). The next sweep retries a failed removal.
 func (r *Reconciler) sweepTokens(ctx context.Context) {
 	swept, err := r.cfg.Tokens.Sweep(ctx)
 	if err != nil && ctx.Err() == nil {
@@ -93,8 +93,8 @@ func (r *Reconciler) oldNonces(v *view.View) []store.Op {
 	return ops
 }
 
-// oldOperations are the ended ones that do not count any more, and the last ones of Slots
-// that went long ago.
+// oldOperations are the ended Operations that no decision needs any more, and the last Operations
+// of Slots that went long ago.
 func (r *Reconciler) oldOperations(v *view.View) []store.Op {
 	var ops []store.Op
 	remove := func(all ...*view.Rec[operation.Operation]) {
@@ -125,10 +125,10 @@ func (r *Reconciler) oldOperations(v *view.View) []store.Op {
 	return ops
 }
 
-// crowded reports whether there are so many Operations that sweeping does not wait.
+// crowded reports whether there are so many Operations that the sweep starts at once.
 func crowded(v *view.View) bool { return len(v.Operations) > sweepAbove+30*len(v.Slots) }
 
-// oldRollouts are those behind the newest of each group.
+// oldRollouts are the rollouts beyond the newest of each group.
 func oldRollouts(v *view.View) []store.Op {
 	groups := map[string]bool{}
 	for _, r := range v.Rollouts {
@@ -146,8 +146,8 @@ func oldRollouts(v *view.View) []store.Op {
 	return ops
 }
 
-// oldStates are the states of Slots of groups that nobody runs any more; those of the
-// others go with the next pass.
+// oldStates are the states of Slots of unknown groups. The next pass of a known group removes that
+// group's old states.
 func oldStates(v *view.View) []store.Op {
 	known := v.Known()
 	var ops []store.Op
@@ -159,9 +159,8 @@ func oldStates(v *view.View) []store.Op {
 	return ops
 }
 
-// oldRevisions are those that nothing names: no rollout, Slot, policy, status or
-// open Operation. They are the largest records. A
-// record that cannot be read may name any of them, so then all stay.
+// oldRevisions are the Revisions that no rollout, Slot, policy, status or open Operation names.
+// They are the largest records. An unreadable record may name any of them, so then all stay.
 func (r *Reconciler) oldRevisions(v *view.View) []store.Op {
 	if len(v.Bad) > 0 {
 		return nil
@@ -176,8 +175,8 @@ func (r *Reconciler) oldRevisions(v *view.View) []store.Op {
 	return ops
 }
 
-// oldDocuments are those whose hash nothing names that may run, and nothing that ran.
-// One that was just kept may be named by a policy that is about to be written.
+// oldDocuments are the documents whose hash no Revision, policy or admission names. A young
+// document stays, since a policy that is about to be written may name it.
 func (r *Reconciler) oldDocuments(ctx context.Context, v *view.View) ([]store.Op, error) {
 	if len(v.Bad) > 0 {
 		return nil, nil
@@ -202,7 +201,7 @@ func (r *Reconciler) oldDocuments(ctx context.Context, v *view.View) ([]store.Op
 	for _, e := range entries {
 		hash := strings.TrimPrefix(e.Key, store.AppComposePrefix)
 		var document policy.Document
-		// What cannot be read shows nothing to anybody; it is written anew when needed.
+		// An unreadable document is of no use; it is written again when needed.
 		if err := json.Unmarshal(e.Value, &document); used[hash] || err == nil && r.cfg.Now().Sub(document.CreatedAt) <= revisionKept {
 			continue
 		}

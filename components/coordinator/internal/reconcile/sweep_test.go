@@ -85,8 +85,8 @@ func TestSweepKeepsWhatIsNamed(t *testing.T) {
 	}
 }
 
-// restarted is a Slot of a running rollout that was restarted n times, and two that are
-// gone, one of them for long.
+// restarted is a Slot of a running rollout that was restarted n times, and two removed Slots. One
+// of these was removed long ago.
 func restarted(now time.Time, n int) *view.View {
 	v := &view.View{
 		Rollouts:   map[string]view.Rec[operation.Rollout]{"pg-7-a": {Value: operation.Rollout{ID: "pg-7-a", Group: "pg", Generation: 7}, Index: 1}},
@@ -96,7 +96,7 @@ func restarted(now time.Time, n int) *view.View {
 	}
 	add := func(slot string, i int, ended time.Time, o operation.Operation) {
 		o.ID, o.Group, o.Slot, o.Order, o.Rollout = fmt.Sprintf("pg-7-a.%d.%s", i, slot), "pg", slot, i, "pg-7-a"
-		// Clocks of leaders differ: what ended last need not say so.
+		// Clocks of leaders differ: the last Operation may have an earlier end time.
 		o.Times.Ended, o.Times.Created = ended.Add(-time.Duration(i)*time.Second), ended.Add(-time.Duration(i)*time.Minute)
 		v.Operations[o.ID] = view.Rec[operation.Operation]{Value: o, Index: uint64(100 + i)}
 	}
@@ -115,8 +115,8 @@ func restarted(now time.Time, n int) *view.View {
 	return v
 }
 
-// TestTenThousandRestartsLeaveTheLastOnes, in the rollout that runs too: the open one,
-// those that decisions rest on, and of a Slot that is gone a few for some days.
+// TestTenThousandRestartsLeaveTheLastOnes, in the running rollout too. The sweep keeps the open
+// Operation, the Operations that decisions rest on, and for some days a few of a removed Slot.
 func TestTenThousandRestartsLeaveTheLastOnes(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	r := &Reconciler{cfg: Config{Now: func() time.Time { return now }}}
@@ -144,7 +144,7 @@ func TestTenThousandRestartsLeaveTheLastOnes(t *testing.T) {
 		t.Error("what was swept is swept again")
 	}
 	if after := observe.Group(v, group.Spec{Name: "pg"}, "demo", observe.Listing{}, noReports{}).Records.Operations; len(after) != len(seen)-3 || len(after) != len(v.Operations) {
-		// pg-9 went for its age; nothing else that a decision saw.
+		// pg-9 went for its age, and no other Operation that a decision saw.
 		t.Errorf("a decision saw %d operations, and %d after the sweep of %d", len(seen), len(after), len(v.Operations))
 	}
 }

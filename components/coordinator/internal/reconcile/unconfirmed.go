@@ -10,29 +10,30 @@ import (
 	"cadre.dev/store"
 )
 
-// HoldUnconfirmed keeps all steps back while a leader that began a moment ago does not know yet whether the
-// records went back.
+// HoldUnconfirmed blocks all steps while a leader that began a moment ago does not know yet whether
+// the records went back.
 const HoldUnconfirmed = "records_unconfirmed"
 
-// patience is how long after its start a coordinator waits at most for agents to confirm the records,
-// where CVMs run whose agents are not heard, or an agent saw more than the records say: an agent finds the coordinators
-// again within a minute.
+// patience is the longest wait of a coordinator, after its start, for agents to confirm the
+// records. It waits where running CVMs have unheard agents, or where an agent saw more than the
+// records contain. An agent finds the coordinators again within a minute.
 const patience = time.Minute
 
-// heard is what a coordinator that began a moment ago heard of the agents.
+// heard is the set of agent reports that a coordinator has soon after its start.
 type heard struct {
 	age time.Duration // since the first read of the records
-	// most of the Boots that the records name were heard, and all of them; true where there are none.
+	// most and all: so many of the Boots in the records reported; true without any Boot
 	most, all bool
-	// contradicted: an agent saw more than the records say.
+	// contradicted: an agent saw more than the records contain.
 	contradicted bool
 }
 
-// heard says so for records that stand at a Term and a state, and name at least so many Boots.
+// heard compares the agents' reports with records at a Term and a state that name at least admitted
+// Boots.
 func (r *Reconciler) heard(agents reports.HighWater, term, state uint64, admitted int) heard {
 	h := heard{contradicted: agents.Any.Term > term || agents.Any.State > state}
 	if since := r.cfg.Views.Since(); !since.IsZero() {
-		all, _ := r.cfg.Views.Latest() // there is one since then
+		all, _ := r.cfg.Views.Latest() // Latest is not nil once Since is set
 		h.age, admitted = time.Since(since), max(admitted, len(all.Admissions))
 	}
 	h.most, h.all = admitted == 0 || 2*agents.Agents > admitted, agents.Agents >= admitted
@@ -43,13 +44,14 @@ func (p *pass) heard(agents reports.HighWater) heard {
 	return p.Reconciler.heard(agents, p.lease.Term(), max(p.view.State, p.view.Recovery.State), len(p.view.Admissions))
 }
 
-// deaf reports that this coordinator began a moment ago and most of the Boots that the
-// records name have not been heard: they may know that the records went back.
+// deaf reports that this coordinator began a moment ago, and that most Boots in the records have
+// not reported. They may know that the records went back.
 func (r *Reconciler) deaf(h heard) bool { return h.age < r.cfg.Warmup && !h.most }
 
-// unconfirmed reports that the same may still be so: most are not heard though CVMs of this group run in
-// which they should be, or an agent saw more than these records say and not all were heard yet. The
-// word of most agents halts the leader; that of a single one, which may lie, delays it.
+// unconfirmed reports that the records may still have gone back. Either most agents are unheard
+// although running CVMs of this group should report. Or one agent saw more than the records
+// contain, and not all agents reported yet. The word of most agents halts the leader. The word of a
+// single agent, which may lie, delays the leader.
 func (p *pass) unconfirmed(h heard) bool {
 	if p.cfg.Warmup == 0 || h.age >= patience || h.most && (h.all || !h.contradicted) {
 		return false
@@ -59,8 +61,8 @@ func (p *pass) unconfirmed(h heard) bool {
 	})
 }
 
-// untilConfirmed waits for as long as agents may still say that the records went back: a state that grows
-// meanwhile would reach what they saw, and hide it.
+// untilConfirmed waits while agents may still report that the records went back. A state that grows
+// meanwhile would reach the state that they saw, and hide the loss.
 func (r *Reconciler) untilConfirmed(ctx context.Context, lease store.Lease) {
 	for ctx.Err() == nil {
 		agents := r.cfg.Reports.HighWater()
@@ -78,7 +80,7 @@ func (r *Reconciler) untilConfirmed(ctx context.Context, lease store.Lease) {
 	}
 }
 
-// reportUnconfirmed writes what would be done and why it waits. No Operation is begun or carried on.
+// reportUnconfirmed writes the planned steps and why they wait. No Operation begins or continues.
 func (p *pass) reportUnconfirmed(ctx context.Context) error {
 	p.decide()
 	for i := range p.plan.Actions {
@@ -88,8 +90,8 @@ func (p *pass) reportUnconfirmed(ctx context.Context) error {
 			"confirmed yet that the records are current; it goes on when they do, and otherwise a minute after its start"})
 	}
 	for i := range p.plan.Status.Instances {
-		// The time that this pass gave to a change stands in no record yet: the next pass would give another
-		// one, write it, and be woken by its own write, without end.
+		// This pass dated the change, and no record has that date yet. The next pass would date it
+		// again, write it, and be woken by its own write, without end.
 		if s := &p.plan.Status.Instances[i]; s.Since != nil && s.Since.Equal(p.now) {
 			s.Since = nil
 		}

@@ -12,7 +12,7 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// cut has the agents of these Slots reach no coordinator, and those of all others reach them.
+// cut disconnects the agents of these Slots from all coordinators, and connects all other agents.
 func (w *world) cut(slots ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -22,14 +22,14 @@ func (w *world) cut(slots ...string) {
 	}
 }
 
-// grown asks for one member more.
+// grown requests one more member.
 func (w *world) grown() {
 	s := spec("one")
 	s.Replicas = 4
 	w.apply(s)
 }
 
-// restored goes on from records in which nothing of a restart stands that the agents saw. Coordinators are
+// restored continues from records without a restart that the agents saw. The coordinators are
 // stopped.
 func (w *world) restored() {
 	w.t.Helper()
@@ -38,7 +38,7 @@ func (w *world) restored() {
 	w.until("creation", 2*time.Minute, w.complete("one"))
 	before := w.store.Snapshot()
 	w.restart("pg-2")
-	tick(w.t.Context(), 10*time.Second) // until the agents were told
+	tick(w.t.Context(), 10*time.Second) // until the agents have received the state
 	first.stop()
 	w.store.Restore(before)
 	w.grown()
@@ -55,8 +55,8 @@ func (w *world) halts(t *testing.T) {
 	}
 }
 
-// TestCTL06_NothingIsMadeBeforeAgentsSpeak: after a restore all coordinators are new, and the agents need
-// half a minute to find them.
+// TestCTL06_NothingIsMadeBeforeAgentsSpeak: after a restore all coordinators are new, and the
+// agents need half a minute to find them.
 func TestCTL06_NothingIsMadeBeforeAgentsSpeak(t *testing.T) {
 	begin(t, func(t *testing.T, w *world) {
 		w.restored()
@@ -68,7 +68,7 @@ func TestCTL06_NothingIsMadeBeforeAgentsSpeak(t *testing.T) {
 	})
 }
 
-// TestCTL06_OneAgentThatSawMoreDelaysALeaderThatBegan until the others are heard, which then decide.
+// TestCTL06_OneAgentThatSawMoreDelaysALeaderThatBegan until the others report; then they decide.
 func TestCTL06_OneAgentThatSawMoreDelaysALeaderThatBegan(t *testing.T) {
 	begin(t, func(t *testing.T, w *world) {
 		w.restored()
@@ -84,7 +84,8 @@ func TestCTL06_OneAgentThatSawMoreDelaysALeaderThatBegan(t *testing.T) {
 	})
 }
 
-// TestATakeoverDelaysNothing where the successor ran already, and hardly anything where all coordinators began anew.
+// TestATakeoverDelaysNothing where the successor already ran, and little where all coordinators
+// started again.
 func TestATakeoverDelaysNothing(t *testing.T) {
 	for name, ran := range map[string]bool{"by one that ran": true, "by one that began": false} {
 		t.Run(name, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// TestAStateThatCannotBeWrittenBlocksNoGroup: acting goes on, and the status tells.
+// TestAStateThatCannotBeWrittenBlocksNoGroup: acting continues, and the status reports the failure.
 func TestAStateThatCannotBeWrittenBlocksNoGroup(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		var broken atomic.Bool

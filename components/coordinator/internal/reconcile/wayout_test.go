@@ -17,7 +17,7 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// vanish takes a CVM away behind the coordinators' back.
+// vanish removes a CVM without the coordinators.
 func (w *world) vanish(slot string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -37,7 +37,7 @@ func (w *world) availableSlots(n int) func() bool {
 	return func() bool { return w.status().Available == n }
 }
 
-// request asks the leader for something.
+// request sends a request to the leader.
 func (w *world) request(q store.QueueRequest) {
 	w.t.Helper()
 	q.Reason, q.By, q.At = "it has to be", "somebody", time.Now()
@@ -56,8 +56,8 @@ func (w *world) operationOf(request string) operation.Operation {
 	return operation.Operation{}
 }
 
-// TestChangesOfShapeReachThePlatform changes all of it at once: one Operation a member,
-// each change once, and complete only when the platform shows it.
+// TestChangesOfShapeReachThePlatform changes every field of the shape at once: one Operation per
+// member, each change once, and complete only when the platform shows it.
 func TestChangesOfShapeReachThePlatform(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		first := spec("one")
@@ -88,7 +88,7 @@ func TestChangesOfShapeReachThePlatform(t *testing.T) {
 	})
 }
 
-// TestALostCVMIsReplaced when an operator says so, and not before.
+// TestALostCVMIsReplaced on an operator's request, and not before.
 func TestALostCVMIsReplaced(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
@@ -188,7 +188,7 @@ func TestAGroupIsDeleted(t *testing.T) {
 	}
 }
 
-// TestARefusedCreateIsNoHotLoop: the platform says no for ever.
+// TestARefusedCreateIsNoHotLoop: the platform refuses permanently.
 func TestARefusedCreateIsNoHotLoop(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.mu.Lock()
@@ -214,8 +214,8 @@ func TestARefusedCreateIsNoHotLoop(t *testing.T) {
 	})
 }
 
-// TestR118_ARefusedReplacementIsNotSpent: the platform takes the creation of a CVM in the place of one
-// that is gone only after some time.
+// TestR118_ARefusedReplacementIsNotSpent: the platform accepts the replacement of a lost CVM only
+// after some time.
 func TestR118_ARefusedReplacementIsNotSpent(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		s := spec("one")
@@ -243,7 +243,7 @@ func refusedIf(refused bool) error {
 	return nil
 }
 
-// waitsFor: the status tells that the Slot is held by the predicate.
+// waitsFor: the status reports that the predicate holds the Slot.
 func (w *world) waitsFor(slot, predicate string) bool {
 	return strings.Contains(w.status().Message, slot) && strings.Contains(w.status().Message, "waits: "+predicate+":")
 }

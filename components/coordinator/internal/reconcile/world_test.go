@@ -29,7 +29,8 @@ import (
 type world struct {
 	t     *testing.T
 	store *storetest.Memory
-	// seen is the View that was decoded last, of the records in decoded. Only the test's own goroutine asks.
+	// seen is the last decoded View, of the records in decoded. Only the test's own goroutine uses
+	// it.
 	seen    *view.View
 	decoded []store.Entry
 	// settle is how long the platform may hide an effect; zero: the default. It is set
@@ -37,14 +38,14 @@ type world struct {
 	settle time.Duration
 
 	mu sync.Mutex
-	// read is the status that was read last, of records that were written at readAt.
+	// read is the last status that was read, of records that were written at readAt.
 	read   group.Status
 	readAt [2]uint64
 	// All below are guarded by mu.
 	cloud *cloud.Cloud[*member]
 	// coordinators, in the order in which they began.
 	coordinators []*life
-	// bootings counts the Boots of all CVMs, proofs how often they asked to be admitted.
+	// bootings counts the Boots of all CVMs, proofs counts their requests for admission.
 	bootings int
 	proofs   uint64
 	// leader is the Slot that leads the workload.
@@ -52,29 +53,28 @@ type world struct {
 	epoch  uint64
 	// calls with an effect, in order, such as "update demo-pg-1".
 	calls []string
-	// fault decides what happens to a call; nil: it works.
+	// fault decides the outcome of a call; nil: the call works.
 	fault func(call string) (apply bool, err error)
-	// late is when calls without an answer take effect after all; zero: never.
+	// late is when calls without an answer take effect; zero: never.
 	late time.Duration
-	// behind: Boots from then on are not caught up, by an ever different figure;
-	// zero: all are.
+	// behind: Boots from then on lag behind, by a changing figure; zero: all are caught up.
 	behind time.Time
-	// saysTerm, by Slot, is what its agent says of the Term instead of what it saw.
+	// saysTerm, by Slot, is the Term that its agent reports instead of the Term that it saw.
 	saysTerm map[string]uint64
 	// cutOff are the Slots whose agents reach no coordinator.
 	cutOff map[string]bool
-	// retired are the accessors of Slots that are gone; evicted are Slots with the code, in order.
+	// retired are the accessors of removed Slots; evicted are Slots with the code, in order.
 	retired, evicted []string
-	// nodes and owned are what Consul knows.
+	// nodes and owned are the contents of Consul.
 	nodes map[string]tokens.Node
 	owned []tokens.Owned
-	// answer changes what the platform says that it would measure; nil: what it was sent.
+	// answer changes the document that the platform would measure; nil: the document as sent.
 	answer func(t platform.Template, p *platform.Provisioned)
-	// deaf is why the platform does not answer what it would measure; nil: it does.
+	// deaf is why the platform does not answer a measurement request; nil: the platform answers.
 	deaf error
-	// offer is what the platform has to choose from; zero: it does not tell.
+	// offer is the platform's offer; zero: the platform does not list it.
 	offer platform.Offer
-	// away is the worst number of members that were away at once.
+	// away is the highest number of members that were away at once.
 	away   int
 	listed int // how often the platform was listed
 }
@@ -84,7 +84,7 @@ const cluster = "demo"
 // ownApp is the coordinators' app.
 var ownApp = strings.Repeat("c0", 20)
 
-// begin gives a test a world in virtual time in which no coordinator runs yet.
+// begin gives a test a world in virtual time without a running coordinator.
 func begin(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -104,7 +104,7 @@ func begin(t *testing.T, test func(t *testing.T, w *world)) {
 	})
 }
 
-// run gives it one with a coordinator.
+// run gives a test a world with a coordinator.
 func run(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	begin(t, func(t *testing.T, w *world) {
@@ -117,12 +117,12 @@ func run(t *testing.T, test func(t *testing.T, w *world)) {
 type life struct {
 	*simulated.Coordinator
 	cancel context.CancelFunc
-	// armed: it dies at its failpoint, which is to go no further there. died says that it did,
-	// and buried lets what is left of it end.
+	// armed: the process dies at its failpoint, where it must go no further. died is closed at its
+	// death, and buried lets the remaining goroutines end.
 	armed        atomic.Bool
 	died, buried chan struct{}
 	ended        chan struct{}
-	// stop ends the process in order, or what is left of it.
+	// stop ends the process in order, or its remaining goroutines.
 	stop func()
 }
 
@@ -137,7 +137,7 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// coordinator begins a coordinator that runs until it is stopped, or the test's end.
+// coordinator starts a coordinator that runs until it is stopped, or until the test's end.
 func (w *world) coordinator(slot string, options ...option) *life {
 	l := &life{died: make(chan struct{}), buried: make(chan struct{}), ended: make(chan struct{})}
 	cfg := simulated.Config{
@@ -176,10 +176,10 @@ func (w *world) aliveLocked() (out []*life) {
 	return out
 }
 
-// option changes what a process is like.
+// option changes the configuration of a process.
 type option func(l *life, c *simulated.Config)
 
-// diesAt has the process go no further at the point, once it is armed.
+// diesAt stops the process at the point, once it is armed.
 func diesAt(point string) option {
 	return func(l *life, c *simulated.Config) {
 		c.Failpoint = func(name string) {
@@ -191,7 +191,7 @@ func diesAt(point string) option {
 	}
 }
 
-// stopsAt has it end in order there.
+// stopsAt ends the process in order at the point.
 func stopsAt(point string) option {
 	return func(l *life, c *simulated.Config) {
 		c.Failpoint = func(name string) {
@@ -202,7 +202,7 @@ func stopsAt(point string) option {
 	}
 }
 
-// clock is a wall clock that is off, and may be set while the process runs.
+// clock is a wall clock with an offset that may change while the process runs.
 func clock(off func() time.Duration) option {
 	return func(_ *life, c *simulated.Config) { c.Now = func() time.Time { return time.Now().Add(off()) } }
 }
@@ -224,10 +224,10 @@ func (w *world) evict(slot string, code policy.Code) {
 	w.evicted = append(w.evicted, slot+" "+string(code))
 }
 
-// leaseNode is the one that sessions are on.
+// leaseNode is the node that sessions are on.
 const leaseNode = store.LeaseNodePrefix + "0011"
 
-// members is what Consul knows.
+// members is Consul as the audit sees it.
 type members struct{ *world }
 
 func (w members) Nodes(context.Context) (map[string]tokens.Node, error) {
@@ -292,8 +292,8 @@ func (w *world) put(key string, raw []byte) {
 	}
 }
 
-// status is what the leader reports. It is decoded again only after a write: tests ask for it
-// each tenth of a second, for hours.
+// status is the leader's report. It is decoded again only after a write: tests read it each tenth
+// of a second, for hours.
 func (w *world) status() group.Status {
 	w.t.Helper()
 	of, err := w.store.Get(w.t.Context(), store.GroupStatusKey("pg"))
