@@ -547,7 +547,7 @@ func (c *Coordinator) assembleOverlay() error {
 	return nil
 }
 
-// assembleHealer makes what starts other coordinators that the platform reports as stopped.
+// assembleHealer makes the Healer, which starts other coordinators that the platform reports as stopped.
 func (c *Coordinator) assembleHealer() {
 	c.healer = selfheal.New(selfheal.Config{
 		Cluster: c.cfg.Cluster, AppID: c.info.AppID, Slot: c.cfg.Slot, Replicas: c.cfg.Replicas,

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// pattern is one that docs/contributing/testing.md reports per 1,000 words.
+// pattern has a count per 1,000 words in docs/contributing/testing.md.
 type pattern struct {
 	name     string
 	finds    *regexp.Regexp

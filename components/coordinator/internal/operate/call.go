@@ -16,13 +16,13 @@ import (
 	"cadre.dev/store"
 )
 
-// call makes the one platform call that the record announces, and keeps its
-// answer for the next Advance. The call ends before the Lease can (R61).
+// call makes the one platform call that the record announces, and keeps its answer for the next
+// Advance. The call ends before the Lease can (R61).
 func (o *Operator) call(ctx context.Context, lease store.Lease, seen observe.Seen, op operation.Operation, effect operation.Effect) {
 	log := o.cfg.Log.With("group", op.Group, "operation", op.ID, "slot", op.Slot, "instance", op.CVM.InstanceID, "term", op.Term)
 	remaining := awaitRemaining(ctx, lease)
 	if remaining < minRemaining {
-		// Nothing was sent: a successor, or this process with a new Lease, finds no effect.
+		// No call was sent: a successor, or this process with a new Lease, finds no effect.
 		log.Warn("platform call not made: the lease would not outlast it")
 		return
 	}
@@ -45,7 +45,7 @@ func (o *Operator) call(ctx context.Context, lease store.Lease, seen observe.See
 	o.mu.Unlock()
 }
 
-// send is the call of each Part.
+// send makes the call of each Part.
 func (o *Operator) send(ctx context.Context, seen observe.Seen, op operation.Operation, effect operation.Effect, result *operation.CallResult) error {
 	switch effect.Call {
 	case operation.PartCreate:
@@ -82,8 +82,7 @@ func (o *Operator) send(ctx context.Context, seen observe.Seen, op operation.Ope
 	return fmt.Errorf("%w: no such change %q", platform.ErrRefused, effect.Call)
 }
 
-// reshape changes what the CVM is beside what it runs, to what the Operation's Revision
-// asks for.
+// reshape changes the CVM's OS image or its resources to the shape of the Operation's Revision.
 func (o *Operator) reshape(ctx context.Context, seen observe.Seen, effect operation.Effect, result *operation.CallResult) error {
 	if err := o.notOwn(appOfCVM(seen, effect.VMUUID)); err != nil {
 		return fmt.Errorf("%w: %w", platform.ErrRefused, err)
@@ -102,8 +101,8 @@ func (o *Operator) reshape(ctx context.Context, seen observe.Seen, effect operat
 	return err
 }
 
-// create makes the Slot's CVM, in the group's app or, for the first, in the app
-// that was provisioned for it.
+// create makes the Slot's CVM in the group's app. The first CVM goes into the app that was
+// provisioned for it.
 func (o *Operator) create(ctx context.Context, seen observe.Seen, op operation.Operation, result *operation.CallResult) error {
 	p, ok := o.preparedFor(op.ID)
 	if !ok {
@@ -114,7 +113,7 @@ func (o *Operator) create(ctx context.Context, seen observe.Seen, op operation.O
 	if !p.newApp {
 		req.AppID = p.provisioned.AppID
 	}
-	// Once more where nothing can come between: a CVM of that app holds the cluster's keys.
+	// A last check directly before the call: a CVM of that app holds the cluster's keys.
 	if err := o.notOwn(req.AppID, req.Provisioned.AppID, req.Template.AppID); err != nil {
 		return fmt.Errorf("%w: %w", platform.ErrRefused, err)
 	}
@@ -123,7 +122,7 @@ func (o *Operator) create(ctx context.Context, seen observe.Seen, op operation.O
 	return err
 }
 
-// stopped: the platform shows the CVM, and that it does not run.
+// stopped: the platform lists the CVM as not running.
 func stopped(seen observe.Seen, vmUUID string) bool {
 	for _, s := range seen.Now.Slots {
 		if i := s.Instance; i != nil && i.VMUUID == vmUUID {
@@ -143,8 +142,7 @@ func (o *Operator) platformName(seen observe.Seen, slot string) string {
 	return o.cfg.Cluster + "-" + slot
 }
 
-// awaitRemaining waits for the renewal that is due anyway when the Lease is
-// almost used up.
+// awaitRemaining waits for the next regular renewal when the Lease is almost used up.
 func awaitRemaining(ctx context.Context, lease store.Lease) time.Duration {
 	ticker := time.NewTicker(remainingPoll)
 	defer ticker.Stop()
@@ -162,12 +160,12 @@ func awaitRemaining(ctx context.Context, lease store.Lease) time.Duration {
 	}
 }
 
-// givesEnv: the call gives the CVM its env.
+// givesEnv: the call sends the CVM its env.
 func givesEnv(effect operation.Effect) bool {
 	return effect.Call == operation.PartCompose || effect.Call == operation.PartCreate
 }
 
-// envOf is the env of the CVM of op's Slot, with the values that the Slot has of its own.
+// envOf is the env of the CVM of op's Slot, including the Slot's own values.
 func envOf(seen observe.Seen, op operation.Operation, t group.Template) map[string]string {
 	_, ordinal, err := group.ParseSlot(op.Slot)
 	if err != nil {
@@ -176,7 +174,7 @@ func envOf(seen observe.Seen, op operation.Operation, t group.Template) map[stri
 	return seen.Spec.EnvOf(ordinal, t)
 }
 
-// judgeEnv says whether the CVM of op's Slot may be given the env that it would be given now.
+// judgeEnv decides whether the CVM of op's Slot may get its present env.
 func judgeEnv(v *view.View, seen observe.Seen, op operation.Operation) policy.Decision {
 	if op.Kind != operation.Update && op.Kind != operation.Create && op.Kind != operation.Replace {
 		return policy.Decision{Allowed: true}
@@ -187,7 +185,7 @@ func judgeEnv(v *view.View, seen observe.Seen, op operation.Operation) policy.De
 	return rollout.JudgeEnv(seen.Spec, seen.Records.Policy, record, op.To, t)
 }
 
-// ownEnv names the values of env of its own that op's Slot is to have.
+// ownEnv names the Slot's own values of env for op's Slot.
 func ownEnv(v *view.View, seen observe.Seen, op operation.Operation) string {
 	t, _ := templateOf(v, seen.Spec, op.To)
 	_, ordinal, err := group.ParseSlot(op.Slot)

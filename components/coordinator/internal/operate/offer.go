@@ -9,10 +9,10 @@ import (
 	"cadre.dev/platform"
 )
 
-// offered refuses a template that names an OS image or an instance type which the platform
-// does not have, before any member is taken away for it. What the CVM vm has already is
-// not asked for: a platform may have withdrawn it from offer. Where the platform does not
-// tell, or does not answer, the call itself will.
+// offered refuses a template that names an OS image or an instance type which the platform does not
+// offer, before any member is drained for it. It does not check names that the CVM vm has already:
+// a platform may have withdrawn them. Where the platform has no offer or no answer, the call itself
+// decides.
 func (o *Operator) offered(ctx context.Context, seen observe.Seen, vm string, t platform.Template) error {
 	for _, i := range seen.Listing.Instances {
 		if vm == "" || i.VMUUID != vm {

@@ -20,7 +20,7 @@ import (
 	"cadre.dev/store"
 )
 
-// Failpoints: where a test may end the process.
+// Failpoints are the points where a test may end the process.
 const (
 	FailAfterHandover    = "after-handover"
 	FailAfterCall        = "after-platform-call"
@@ -31,7 +31,8 @@ const (
 	defaultProvisionTime = 15 * time.Second
 )
 
-// Metrics counts platform calls with an effect, and Operations that ended, once the store took that.
+// Metrics counts platform calls with an effect, and Operations that ended, after a successful
+// write.
 type Metrics interface {
 	Call(kind, outcome string)
 	Ended(op operation.Operation)
@@ -42,19 +43,19 @@ type Config struct {
 	Cluster  string
 	Store    store.Store
 	Platform platform.Platform
-	// Vet knows the coordinators' own app, of which no CVM is made or changed.
+	// Vet knows the coordinators' own app, in which no CVM is made or changed.
 	Vet *specvalidate.Vet
-	// Measure renders and judges what CVMs are measured with.
+	// Measure renders and judges the documents that CVMs are measured with.
 	Measure measure.Measure
-	// Ratchet writes with a higher state.
+	// Ratchet writes together with a higher state.
 	Ratchet interface {
 		Grow(ctx context.Context, lease store.Lease, ops ...store.Op) error
 	}
-	// Listing is told to look again for a group after each call.
+	// Listing forgets the list of a group after each call.
 	Listing interface{ Forget(group string) }
-	// Look observes a group afresh: the records, the platform's list, the reports.
+	// Look observes a group again: the records, the platform's list, the reports.
 	Look func(ctx context.Context, group string) (*view.View, observe.Seen, error)
-	// Wake tells a Slot's agent that its desired state changed.
+	// Wake notifies a Slot's agent that its desired state changed.
 	Wake      func(slot string)
 	Timing    rollout.Timing
 	Now       func() time.Time
@@ -68,23 +69,22 @@ type Operator struct {
 	cfg Config
 
 	mu sync.Mutex
-	// took is when the Lease was taken; guarded by mu.
+	// took is the time at which the Lease was taken; guarded by mu.
 	took time.Time
-	// prepared by Operation id; guarded by mu. Losing it costs one provision.
+	// prepared by Operation id; guarded by mu. Losing an entry costs one provision.
 	prepared map[string]prepared
-	// answers are call results that were not recorded yet; guarded by mu. Losing
-	// one costs a read-back.
+	// answers are call results without a record; guarded by mu. Losing an answer costs a read-back.
 	answers map[string]operation.CallResult
-	// notBefore paces provisioning that failed, by Revision; guarded by mu.
+	// notBefore paces failed provisioning, by Revision; guarded by mu.
 	notBefore map[string]time.Time
-	// refused is why a Revision's document may not be allowed, as the platform answered
-	// last; guarded by mu.
+	// refused is why a Revision's document may not be allowed, by the platform's last answer;
+	// guarded by mu.
 	refused map[string]string
-	// looks at the platform's records of tasks, by Operation id; guarded by mu. Losing one costs
-	// another look.
+	// looks are reads of the platform's task records, by Operation id; guarded by mu. Losing an
+	// entry costs another read.
 	looks map[string]taskLook
-	// asked are the Revisions, by group, that its spec names and the platform took since it does, in
-	// this Term; guarded by mu. Losing it costs a provision each.
+	// asked are the Revisions, by group, that its spec names and that the platform accepted in this
+	// Term; guarded by mu. Losing an entry costs a provision.
 	asked map[string]map[string]bool
 }
 
@@ -95,8 +95,8 @@ func New(cfg Config) *Operator {
 		asked: map[string]map[string]bool{}, looks: map[string]taskLook{}}
 }
 
-// Took notes when the Lease was taken. What an earlier holder prepared or heard
-// is not known here; what this process knew from an earlier Term is not trusted.
+// Took records when the Lease was taken. It clears this process' memory of an earlier Term, which
+// is not trusted. The memory of an earlier holder is unknown here.
 func (o *Operator) Took(at time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -108,8 +108,8 @@ func (o *Operator) Took(at time.Time) {
 	clear(o.refused)
 }
 
-// Step moves one open Operation on as far as it goes by what was seen, and does what follows.
-// again asks for another pass at once. seen carries the Pass that planned.
+// Step advances one open Operation as far as v and seen allow, and executes the effects. again
+// requests another pass at once. seen carries the Pass that planned.
 func (o *Operator) Step(ctx context.Context, lease store.Lease, v *view.View, seen observe.Seen, op view.Rec[operation.Operation]) (again bool, err error) {
 	var facts operation.Facts
 	clock := func() time.Time { return o.cfg.Now().UTC() }
@@ -152,8 +152,8 @@ func (o *Operator) Step(ctx context.Context, lease store.Lease, v *view.View, se
 	return true, nil
 }
 
-// facts are what is known of op, which may be at a Phase that is not recorded yet. What has to be so before its
-// call is made so.
+// facts collects the facts about op, whose Phase may not be recorded yet. It also creates the
+// preconditions of its call.
 func (o *Operator) facts(ctx context.Context, lease store.Lease, v *view.View, seen observe.Seen, op operation.Operation) (operation.Facts, error) {
 	now := o.cfg.Now().UTC()
 	facts := seen.Pass.Facts(op)
@@ -174,8 +174,8 @@ func (o *Operator) facts(ctx context.Context, lease store.Lease, v *view.View, s
 	return facts, nil
 }
 
-// actOn makes the call that is recorded, if a last look says that it may be made: what
-// the decision saw is as old as the provisioning and the record took.
+// actOn makes the recorded call, if a last observation allows it. The decision's own observation
+// predates the provisioning and the record.
 func (o *Operator) actOn(ctx context.Context, lease store.Lease, op operation.Operation, effect operation.Effect) {
 	o.cfg.Listing.Forget(op.Group)
 	v, seen, err := o.cfg.Look(ctx, op.Group)
@@ -183,7 +183,7 @@ func (o *Operator) actOn(ctx context.Context, lease store.Lease, op operation.Op
 		o.notMade(op, effect, "the last look failed: "+err.Error())
 		return
 	}
-	seen.Now.Refused = o.Refused() // what is healed since its update would be refused still is
+	seen.Now.Refused = o.Refused() // a heal in place of a refused update stays permitted
 	facts := rollout.FactsFor(seen.Spec, seen.Records, seen.Now, o.cfg.Now().UTC(), o.cfg.Timing, op)
 	reason, ok := operation.MayCall(op, facts)
 	if ok && op.Kind != operation.Delete && op.Kind != operation.Restart {
@@ -212,8 +212,8 @@ func (o *Operator) notMade(op operation.Operation, effect operation.Effect, reas
 	o.answers[op.ID] = operation.CallResult{Number: effect.Number, Outcome: operation.OutcomeNotMade, Message: reason}
 }
 
-// record writes the Operation with check-and-set under the Lease. An unknown
-// outcome is an error too: nothing is done on a record that may not exist.
+// record writes the Operation with check-and-set under the Lease. An unknown outcome is an error
+// too: no action follows a record that may not exist.
 func (o *Operator) record(ctx context.Context, lease store.Lease, v *view.View, old view.Rec[operation.Operation], next operation.Operation) error {
 	put, err := store.Put(store.OperationKey(next.ID), next, old.Index)
 	if err != nil {
@@ -261,8 +261,8 @@ func (o *Operator) transition(old, next operation.Operation) {
 	}
 }
 
-// tookAt is when the Lease was taken, but not in the future: what was noted before the clock was set back is as
-// good as now, or every call would wait until the clock is there again.
+// tookAt is when the Lease was taken, but at most now. After the clock was set back, a time in the
+// future would make every call wait until the clock reaches it again.
 func (o *Operator) tookAt(now time.Time) time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -289,7 +289,7 @@ func (o *Operator) forget(id string, all bool) {
 	}
 }
 
-// OutcomeOf reads the three outcomes out of a driver's error (R65).
+// OutcomeOf maps a driver's error to one of the outcomes (R65).
 func OutcomeOf(err error) operation.Outcome {
 	switch {
 	case err == nil:

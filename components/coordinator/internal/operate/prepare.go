@@ -20,20 +20,20 @@ import (
 	"cadre.dev/store"
 )
 
-// prepared is what one Operation leads to: the document that was judged, and what the
-// platform answered to it.
+// prepared is the preparation of one Operation: the document that was judged, and the platform's
+// answer to it.
 type prepared struct {
-	// text is the app-compose.json whose hash may be allowed, hash that hash: computed
-	// here, whatever the platform says.
+	// text is the app-compose.json whose hash may be allowed. hash is computed here and not taken
+	// from the platform.
 	text []byte
 	hash string
-	// content is what the text was judged against.
+	// content is the template that the text was judged against.
 	content     group.Template
 	provisioned platform.Provisioned
 	template    platform.Template
 	// newApp: the Create makes the app that was provisioned.
 	newApp bool
-	// document is the record of the text as it was found good; nil: it was not looked at yet.
+	// document is the record of the text after its check; nil: not checked yet.
 	document []byte
 	at       time.Time
 }
@@ -41,16 +41,15 @@ type prepared struct {
 func (o *Operator) preparedFor(id string) (prepared, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	// An Operation that was re-targeted is never asked about again.
+	// No caller asks about a re-targeted Operation again, so entries expire.
 	maps.DeleteFunc(o.prepared, func(_ string, p prepared) bool { return o.cfg.Now().Sub(p.at) >= provisionedFor })
 	p, ok := o.prepared[id]
 	return p, ok
 }
 
-// prepare does what must be so before the irreversible call: the platform knows
-// the content, and the Slot's policy allows it, so that the new Boot will be let
-// in. What fails here has disturbed nobody (R74) and only holds the call back. What it writes is read again
-// right before the call, so that the pass goes on.
+// prepare meets the conditions of the irreversible call. The platform knows the content, and the
+// Slot's policy allows it, so that the new Boot will be admitted. A failure here disturbs no member
+// (R74) and only delays the call. The call reads the writes of prepare again, so the pass goes on.
 func (o *Operator) prepare(ctx context.Context, lease store.Lease, v *view.View, seen observe.Seen, op operation.Operation, facts *operation.Facts) error {
 	if op.Phase != operation.Drained && op.Phase != operation.Acting {
 		return nil
@@ -60,7 +59,7 @@ func (o *Operator) prepare(ctx context.Context, lease store.Lease, v *view.View,
 	}
 	switch op.Kind {
 	case operation.Delete, operation.Drain:
-		return nil // nothing boots
+		return nil // no Boot follows
 	case operation.Restart:
 		if allowed, ok := allowedIn(v.Policies[op.Slot].Value, op.To); ok {
 			facts.WantedHash = allowed.ComposeHash
@@ -72,14 +71,15 @@ func (o *Operator) prepare(ctx context.Context, lease store.Lease, v *view.View,
 		if allowed, ok := allowedIn(v.Policies[op.Slot].Value, op.To); ok {
 			facts.WantedHash = allowed.ComposeHash
 		}
-		// Only a call that may have to be repeated needs preparing.
+		// Only a call that may be repeated needs preparing.
 		makes := op.Kind == operation.Create || op.Call.Part == operation.PartCreate
 		if facts.Call != nil || makes && facts.Platform != nil {
 			return nil
 		}
 	}
 	if d := mayRun(v, seen, op, v.Revisions[op.To].Value.ComposeHash); !d.Allowed {
-		// Raised, revoked or taken back since the step was planned: its Boot would be refused.
+		// The floor, a revocation or a withdrawn approval came after the plan: the Boot would be
+		// refused.
 		hold("%s: %s", d.Code, d.Message)
 		return nil
 	}
@@ -89,7 +89,7 @@ func (o *Operator) prepare(ctx context.Context, lease store.Lease, v *view.View,
 		if p, err = o.provision(ctx, v, seen, op); err != nil {
 			hold("blocked(precondition): %v", err)
 			if facts.Unmet = true; refusal(err) != "" {
-				facts.Refused = facts.SafeReason // to wait keeps its member out of service in vain
+				facts.Refused = facts.SafeReason // waiting would keep the member out of service in vain
 			}
 			return nil
 		}
@@ -102,7 +102,7 @@ func (o *Operator) prepare(ctx context.Context, lease store.Lease, v *view.View,
 	if err != nil {
 		return err
 	}
-	// What was approved or revoked is this hash, which was not known before.
+	// Approvals and revocations name this hash, which was not known before.
 	if d := mayRun(v, seen, op, p.hash); !d.Allowed {
 		hold("%s: %s", d.Code, d.Message)
 		return nil
@@ -110,8 +110,7 @@ func (o *Operator) prepare(ctx context.Context, lease store.Lease, v *view.View,
 	return o.allow(ctx, lease, v, op, p)
 }
 
-// mayRun judges the Revision that an Operation leads to, as the hash that it would be
-// measured as, "" while that is not known.
+// mayRun judges the Revision of an Operation by its expected hash; "" while the hash is unknown.
 func mayRun(v *view.View, seen observe.Seen, op operation.Operation, composeHash string) policy.Decision {
 	gate, ok := v.Gate.Groups[op.Group]
 	if !ok {
@@ -121,8 +120,8 @@ func mayRun(v *view.View, seen observe.Seen, op operation.Operation, composeHash
 	return gate.Value.Judge(op.To, group.Content(t), composeHash)
 }
 
-// provision renders what is to run, asks the platform what it would measure, and takes
-// nothing but the bytes that were judged. It has no effect on any CVM.
+// provision renders the document, asks the platform for its measurement, and accepts only the
+// judged bytes. It has no effect on any CVM.
 func (o *Operator) provision(ctx context.Context, v *view.View, seen observe.Seen, op operation.Operation) (_ prepared, err error) {
 	template, ok := templateOf(v, seen.Spec, op.To)
 	if !ok {
@@ -141,8 +140,8 @@ func (o *Operator) provision(ctx context.Context, v *view.View, seen observe.See
 			p.template.AppID = seen.Spec.AppID
 		}
 	}
-	// A spec that names it is refused long before; records and the platform's list may
-	// lead there too (IDN-07).
+	// A spec that names the coordinators' app is refused long before. Records and the platform's
+	// list may name it too (IDN-07).
 	if err := o.notOwn(seen.Spec.AppID, app, appOfCVM(seen, vm)); err != nil {
 		return prepared{}, err
 	}
@@ -173,9 +172,9 @@ func (o *Operator) provision(ctx context.Context, v *view.View, seen observe.See
 	return p, nil
 }
 
-// judged remembers that a Revision was refused, for its document or for what the platform
-// does not have, until it is not. An answer that did not come, or came for another reason,
-// says nothing about it.
+// judged remembers a refused Revision until the platform accepts it. The refusal concerns its
+// document, or a name that the platform does not offer. A missing answer, or an error for another
+// reason, changes nothing.
 func (o *Operator) judged(revision string, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -186,7 +185,8 @@ func (o *Operator) judged(revision string, err error) {
 	}
 }
 
-// refusal is why what was provisioned is certainly refused; "": nobody knows, or it is not.
+// refusal is why the platform certainly refuses the template; "": it accepts it, or that is
+// unknown.
 func refusal(err error) string {
 	document, refused := errors.AsType[*appcompose.Refusal](err)
 	switch {
@@ -198,10 +198,9 @@ func refusal(err error) string {
 	return ""
 }
 
-// Refused is, by Revision, why no step may lead to it now: the platform would measure
-// something that was not judged, or was judged unfit, or has no such image or instance
-// type; nothing of those of which nothing is known.
-// A step that began would take a member away for a call that cannot be made.
+// Refused is, by Revision, why no step may lead to it now. The platform would measure a document
+// that was not judged or was judged unfit, or lacks the image or the instance type. Unknown
+// Revisions are left out. A step to a refused Revision would drain a member for an impossible call.
 func (o *Operator) Refused() map[string]string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -218,8 +217,8 @@ func (o *Operator) notOwn(apps ...string) error {
 	return nil
 }
 
-// allow adds the Revision to what the Slot may run; what it runs now stays
-// allowed until the Operation ends.
+// allow adds the Revision to the Slot's policy. The present Revision stays allowed until the
+// Operation ends.
 func (o *Operator) allow(ctx context.Context, lease store.Lease, v *view.View, op operation.Operation, p prepared) error {
 	before := v.Policies[op.Slot]
 	after := before.Value
@@ -240,9 +239,8 @@ func (o *Operator) allow(ctx context.Context, lease store.Lease, v *view.View, o
 	return nil
 }
 
-// putPolicy writes what a Slot may run, under what operators approved, revoked and
-// set as the floor. The Epoch grows when the admitted Boot might lose by it, or is to attest
-// again.
+// putPolicy writes the policy of a Slot, with the operators' approvals, revocations and floor. The
+// Epoch grows when the admitted Boot might lose a permission, or when it must attest again.
 func (o *Operator) putPolicy(ctx context.Context, lease store.Lease, v *view.View, before view.Rec[policy.SlotPolicy], after policy.SlotPolicy, again bool) (changed bool, err error) {
 	after = v.Folded(after)
 	if before.Index != 0 && samePolicy(before.Value, after) {
@@ -266,7 +264,7 @@ func samePolicy(a, b policy.SlotPolicy) bool {
 	return a.Group == b.Group && a.Slot == b.Slot && a.AppID == b.AppID && a.InstanceID == b.InstanceID &&
 		a.RequireApproval == b.RequireApproval && a.Floor == b.Floor && slices.Equal(a.Allowed, b.Allowed) &&
 		slices.EqualFunc(a.Revoked, b.Revoked, func(x, y policy.Revocation) bool {
-			// What an operator wrote may carry any time zone: equal times are equal.
+			// An operator's record may carry any time zone: equal times are equal.
 			at := x.At.Equal(y.At)
 			x.At = y.At
 			return at && x == y
@@ -289,7 +287,7 @@ func platformTemplate(t group.Template, appCompose []byte) platform.Template {
 	}
 }
 
-// templateOf is the content of a Revision: from its record, or from the spec.
+// templateOf is the content of a Revision, from its record or from the spec.
 func templateOf(v *view.View, spec group.Spec, revision string) (group.Template, bool) {
 	if r, ok := v.Revisions[revision]; ok {
 		return r.Value.Template, true
@@ -300,7 +298,7 @@ func templateOf(v *view.View, spec group.Spec, revision string) (group.Template,
 	return group.Template{}, false
 }
 
-// appOf is the group's app, once a CVM of it is known.
+// appOf is the group's app, from the spec or from a known CVM.
 func appOf(seen observe.Seen) string {
 	if seen.Spec.AppID != "" {
 		return seen.Spec.AppID
@@ -318,7 +316,7 @@ func appOf(seen observe.Seen) string {
 	return ""
 }
 
-// anyInstance is a CVM of the app, through which the platform provisions for it.
+// anyInstance is a CVM of the app; the platform provisions an app through it.
 func anyInstance(seen observe.Seen, app string) string {
 	for _, i := range seen.Listing.Instances {
 		if app != "" && i.AppID == app && i.VMUUID != "" {
@@ -328,7 +326,7 @@ func anyInstance(seen observe.Seen, app string) string {
 	return ""
 }
 
-// appOfCVM is the app that the platform says a CVM belongs to; empty: it does not say.
+// appOfCVM is the app of a CVM in the platform's list; empty: the list does not name it.
 func appOfCVM(seen observe.Seen, vm string) string {
 	for _, i := range seen.Listing.Instances {
 		if vm != "" && cmp.Or(i.VMUUID, i.ID) == vm {

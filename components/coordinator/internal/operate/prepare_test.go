@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestWhatWasPreparedIsNotKeptForEver: nobody says when an Operation was re-targeted.
+// TestWhatWasPreparedIsNotKeptForEver: no event announces that an Operation was re-targeted.
 func TestWhatWasPreparedIsNotKeptForEver(t *testing.T) {
 	now := time.Now()
 	o := New(Config{Now: func() time.Time { return now }})
@@ -18,8 +18,8 @@ func TestWhatWasPreparedIsNotKeptForEver(t *testing.T) {
 	}
 }
 
-// TestR62_TheClockIsSetBackAfterTheLeaseWasTaken: what the leader before called for is waited for once more, and
-// not until the clock is there again.
+// TestR62_TheClockIsSetBackAfterTheLeaseWasTaken: the new leader waits once for the calls of its
+// predecessor, and not until the clock reaches the old time again.
 func TestR62_TheClockIsSetBackAfterTheLeaseWasTaken(t *testing.T) {
 	now := time.Now()
 	o := New(Config{Now: func() time.Time { return now }})

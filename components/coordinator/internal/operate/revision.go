@@ -18,10 +18,10 @@ import (
 	"cadre.dev/store"
 )
 
-// EnsureRevision asks the platform about the Revisions that the spec names, the target and those that
-// Slots are pinned to, before a member is touched for them (R74), and records their content with
-// the document that was judged for it. Before the group has a CVM there is no app to ask about, and the first
-// creation records it.
+// EnsureRevision asks the platform about the Revisions in the spec, that is, the target and the
+// pins of Slots, before a member is touched for them (R74). It records their content with the
+// judged document. A group without a CVM has no app to ask about; its first creation records the
+// content.
 func (o *Operator) EnsureRevision(ctx context.Context, lease store.Lease, v *view.View, seen observe.Seen) (changed bool, err error) {
 	vm := anyInstance(seen, appOf(seen))
 	if vm == "" || !seen.Now.Complete() {
@@ -34,8 +34,8 @@ func (o *Operator) EnsureRevision(ctx context.Context, lease store.Lease, v *vie
 		}
 		p, err := o.provision(ctx, v, seen, operation.Operation{Kind: operation.Update, CVM: operation.CVM{VMUUID: cmp.Or(through[revision], vm)}, To: revision})
 		if err != nil {
-			// The plan goes on; each step is held back by the same check (R74). One that hangs is not
-			// followed by another in the same pass, nor at once by itself.
+			// The plan goes on; the same check blocks each step (R74). After a failed or hanging
+			// request this pass sends no other, and retries wait.
 			o.cfg.Log.Warn("revision not provisioned", "group", seen.Spec.Name, "revision", revision, "error", err)
 			o.pace(revision)
 			return false, nil
@@ -48,7 +48,7 @@ func (o *Operator) EnsureRevision(ctx context.Context, lease store.Lease, v *vie
 	return false, nil
 }
 
-// taken notes that the platform took a Revision.
+// taken records that the platform accepted a Revision.
 func (o *Operator) taken(groupName, revision string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -59,11 +59,11 @@ func (o *Operator) taken(groupName, revision string) {
 	delete(o.notBefore, revision)
 }
 
-// toProvision are the Revisions that the spec names of which it is not known that the platform would take
-// them, each with the CVM through which it is asked, "" for any: a Slot's own where it is pinned, for
-// what that has is not asked for. What is recorded was taken once, and may have been withdrawn
-// since: it is asked about by each leader, and anew when the spec names it again, where a Slot has
-// still to go there.
+// toProvision returns the Revisions in the spec that the platform has not confirmed, each with the
+// CVM to ask through; "" means any CVM. A pinned Revision is asked about through its Slot's own
+// CVM, because the check skips names that this CVM already has. The platform may withdraw names of
+// a recorded Revision. Each leader therefore asks again while a Slot still has to move there, and
+// so does a spec that names the Revision again.
 func (o *Operator) toProvision(v *view.View, seen observe.Seen) map[string]string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -73,7 +73,8 @@ func (o *Operator) toProvision(v *view.View, seen observe.Seen) map[string]strin
 		pin := own.PinnedRevision
 		goes := func(s group.SlotRecord) bool { return s.Ordinal == own.Ordinal && s.Assigned != pin }
 		_, recorded := v.Revisions[pin]
-		// Of several Slots of one pin, one that has still to go there: of the others nothing is asked.
+		// Of several Slots with one pin, a Slot that still has to move there. The other Slots need
+		// no check.
 		if named[pin] = true; (o.refused[pin] != "" || recorded && !asked[pin]) && slices.ContainsFunc(slots, goes) {
 			through[pin] = instanceOf(seen, own.Ordinal)
 		}
@@ -87,8 +88,9 @@ func (o *Operator) toProvision(v *view.View, seen observe.Seen) map[string]strin
 	return through
 }
 
-// mover is a CVM through which the platform is asked about the target: what a CVM has is not asked
-// for, so that one that has still to go there tells, before all one that has not what it names; "": none has.
+// mover is the CVM through which the platform is asked about the target. The check skips names that
+// the CVM already has. mover therefore prefers a CVM that lacks the target's names, then any other
+// CVM that still has to move; "": there is none.
 func mover(v *view.View, seen observe.Seen, revision string, now time.Time) (vm string) {
 	app, assigned := appOf(seen), map[string]string{}
 	for _, s := range v.SlotsOf(seen.Spec.Name) {
@@ -110,8 +112,8 @@ func mover(v *view.View, seen observe.Seen, revision string, now time.Time) (vm 
 	return vm
 }
 
-// follows: the Slot goes to the target by itself. Who is kept elsewhere says nothing about what the
-// others may have.
+// follows: the Slot moves to the target automatically. A Slot that is kept elsewhere is no evidence
+// about the names that the others may use.
 func follows(v *view.View, spec group.Spec, s group.SlotRecord, now time.Time) bool {
 	return spec.HasOrdinal(s.Ordinal) && spec.KeptBy(s.Ordinal, v.ExcludedFrom(s.Slot, now)) == ""
 }
@@ -129,7 +131,7 @@ func instanceOf(seen observe.Seen, ordinal int) string {
 // retryProvision paces provisioning that the platform refuses.
 const retryProvision = 10 * time.Second
 
-// pace keeps a Revision from being asked about anew for a while.
+// pace delays the next request about a Revision.
 func (o *Operator) pace(revision string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -148,8 +150,8 @@ func (o *Operator) mayTry(revision string) bool {
 	return true
 }
 
-// keep keeps the document that was judged, and with it what Revision it is of. Both
-// stand before the hash is allowed, so that nothing is allowed which nobody can look at.
+// keep writes the judged document and its Revision. Both records exist before the hash is allowed,
+// so that operators can read every allowed document.
 func (o *Operator) keep(ctx context.Context, lease store.Lease, v *view.View, groupName, digest string, p *prepared) (changed bool, err error) {
 	kept, err := o.keepDocument(ctx, lease, groupName, digest, p)
 	if err != nil {
@@ -159,8 +161,8 @@ func (o *Operator) keep(ctx context.Context, lease store.Lease, v *view.View, gr
 	return kept || recorded, err
 }
 
-// keepDocument writes the document unless it is there. It is looked at in each pass until the
-// call, for somebody may remove it, and unpacked once: the same bytes are good again.
+// keepDocument writes the document unless it is there. Each pass until the call reads it, because
+// another writer may remove it. It is unpacked only once: equal bytes stay valid.
 func (o *Operator) keepDocument(ctx context.Context, lease store.Lease, groupName, digest string, p *prepared) (changed bool, err error) {
 	key := store.AppComposeKey(p.hash)
 	old, err := o.cfg.Store.Get(ctx, key)
@@ -190,7 +192,7 @@ func (o *Operator) keepDocument(ctx context.Context, lease store.Lease, groupNam
 	return true, nil
 }
 
-// usable is why a record is no document that was judged; nil: it is one.
+// usable is why a record is not a judged document; nil: it is a judged document.
 func usable(entry store.Entry) error {
 	document, err := store.Decode[policy.Document](entry)
 	if err == nil {
@@ -216,7 +218,7 @@ func (o *Operator) recordRevision(ctx context.Context, lease store.Lease, v *vie
 		}
 	}
 	after.ComposeHash = p.hash
-	// One that cannot be read is written anew, with the content that its digest names.
+	// An unreadable record is written again, with the content of its digest.
 	put, err := store.Put(store.RevisionKey(digest), after, v.IndexOf(store.RevisionKey(digest), before.Index))
 	if err != nil {
 		return false, err
@@ -228,9 +230,8 @@ func (o *Operator) recordRevision(ctx context.Context, lease store.Lease, v *vie
 	return true, nil
 }
 
-// TidyPolicies makes each Slot's policy name the CVM that its record is bound to,
-// and, when no Operation is open, allows only the Revision that the Slot is
-// assigned or proven to run.
+// TidyPolicies makes each Slot's policy name the CVM that its record is bound to. Without an open
+// Operation the policy allows only the Slot's assigned Revision and its proven one.
 func (o *Operator) TidyPolicies(ctx context.Context, lease store.Lease, v *view.View, groupName string) (changed bool, err error) {
 	for _, record := range v.SlotsOf(groupName) {
 		before, ok := v.Policies[record.Slot]
@@ -262,7 +263,7 @@ func (o *Operator) TidyPolicies(ctx context.Context, lease store.Lease, v *view.
 	return changed, nil
 }
 
-// formerly: the instance filled the Slot before, and does not any more.
+// formerly: the instance filled the Slot before, and no longer does.
 func formerly(record group.SlotRecord, instance string) bool {
 	return instance != "" && instance != record.InstanceID &&
 		slices.ContainsFunc(record.Lineage, func(p group.Past) bool { return p.InstanceID == instance })

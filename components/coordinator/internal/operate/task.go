@@ -10,19 +10,20 @@ import (
 	"cadre.dev/platform"
 )
 
-// taskPause is the least time between two looks at the platform's records for one Operation.
+// taskPause is the shortest time between two reads of the platform's task records for one
+// Operation.
 const taskPause = 5 * time.Second
 
-// taskLook is what the last look at the platform's records found.
+// taskLook is the result of the last read of the platform's task records.
 type taskLook struct {
 	at   time.Time
 	call int
 	task *operation.Task
 }
 
-// task is the platform's record of what op's last call began, where the platform keeps
-// records: asked for while the call's outcome is not known, and while an accepted one may
-// have come to nothing.
+// task is the platform's record of the task that op's last call began, where the platform keeps
+// such records. It is read while the call's outcome is unknown, and while an accepted call may have
+// had no effect.
 func (o *Operator) task(ctx context.Context, op operation.Operation, now time.Time) *operation.Task {
 	records, ok := o.cfg.Platform.(platform.Recorder)
 	inPlace := op.Kind == operation.Update || op.Kind == operation.Restart
@@ -54,13 +55,13 @@ func (o *Operator) task(ctx context.Context, op operation.Operation, now time.Ti
 	return look.task
 }
 
-// pick is the only task that op's call can have begun; nil where none or several can.
+// pick is the only task that op's call can have begun; nil for none or several.
 func pick(op operation.Operation, undecided bool, tasks []platform.Task) *operation.Task {
 	var found *operation.Task
 	for _, t := range tasks {
 		own := t.Correlation == op.Call.Correlation
 		if undecided || op.Call.Correlation == "" {
-			own = !own && begins(op, t) // op.Correlation of an undecided call is that of the call before
+			own = !own && begins(op, t) // an undecided call has the Correlation of the call before it
 		}
 		if !own {
 			continue
@@ -76,8 +77,8 @@ func pick(op operation.Operation, undecided bool, tasks []platform.Task) *operat
 	return found
 }
 
-// begins reports that a call for op's Part begins such a task. The public description of the
-// API names few kinds, so a restart is what is none of the others.
+// begins reports whether a call for op's Part begins such a task. The public description of the API
+// names few kinds, so a restart is a task of no other kind.
 func begins(op operation.Operation, t platform.Task) bool {
 	has := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(t.Kind, word) })

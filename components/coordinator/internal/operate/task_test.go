@@ -7,7 +7,7 @@ import (
 	"cadre.dev/platform"
 )
 
-// A task counts as begun by a call only where no other one can be.
+// A task counts as begun by a call only where no other task can be.
 func TestTheTaskOfACall(t *testing.T) {
 	done := func(id, kind, hash string) platform.Task {
 		return platform.Task{Correlation: id, Kind: kind, State: platform.TaskDone, ComposeHash: hash}

@@ -53,15 +53,15 @@ type State struct {
 	members    map[string]*history
 }
 
-// history is what the evaluations found about one coordinator.
+// history is the result of the evaluations about one coordinator.
 type history struct {
 	stopped, connected time.Time // since when without a break; zero: not now
 	started            time.Time // the last start; zero: none that counts
 	starts             int       // in a row
 }
 
-// Next takes an evaluation and returns the coordinator to start now. The caller makes the call whatever
-// became of the one before; an attempt that failed counts as one.
+// Next takes an evaluation and returns the coordinator to start now. The caller makes the call in every
+// case, also after a failed call. A failed attempt counts as a start.
 func (s *State) Next(e Evaluation, now time.Time) (start Member, ok bool) {
 	if s.members == nil {
 		s.members = map[string]*history{}
@@ -118,8 +118,8 @@ func (s *State) observe(e Evaluation, now time.Time) {
 	}
 }
 
-// leaderLives reports whether the records name a leader other than one that the platform reports as
-// stopped: the records of a cluster without quorum name the last leader.
+// leaderLives reports whether the records name a leader that the platform does not report as stopped.
+// The records of a cluster without quorum name the last leader.
 func leaderLives(e Evaluation) bool {
 	for _, m := range e.Members {
 		if m.Slot == e.Leader && m.Stopped && !m.Connected {

@@ -125,7 +125,7 @@ func TestBackOffGrowsAndIsForgotten(t *testing.T) {
 	}
 }
 
-// TestAPausedProcessObservesAgain: what a process saw before it was paused is old.
+// TestAPausedProcessObservesAgain: observations from before a pause of the process are old.
 func TestAPausedProcessObservesAgain(t *testing.T) {
 	var s State
 	now, stopped := time.Now(), Evaluation{Self: "coordinator-0", Leader: "coordinator-0", Members: down(1)}

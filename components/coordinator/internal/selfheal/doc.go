@@ -6,7 +6,6 @@
 //	Sessions of the overlay ─┼─► Next: one Slot to start, or none ──► platform.Start
 //	the known leader ────────┘
 //
-// A start is the only effect. It is the same effect whoever makes it, so two coordinators that both
-// decide to start the same CVM do no harm: the platform refuses the second call. No coordinator is
-// updated, replaced, restarted or deleted here.
+// A start is the only effect. If two coordinators decide to start the same CVM, the platform refuses
+// the second call. No coordinator is updated, replaced, restarted or deleted here.
 package selfheal

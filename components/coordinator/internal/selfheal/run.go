@@ -52,12 +52,12 @@ func New(cfg Config) *Healer {
 // Note hands a listing of the coordinators' app over. A listing that failed is not noted.
 func (h *Healer) Note(list []platform.Instance) {
 	select {
-	case <-h.lists: // an older one that Run has not taken
+	case <-h.lists: // an older listing that Run has not taken
 	default:
 	}
 	select {
 	case h.lists <- list:
-	default: // another caller was faster with one as new
+	default: // another caller was faster with an equally new listing
 	}
 }
 
@@ -86,7 +86,7 @@ func (h *Healer) heal(ctx context.Context, list []platform.Instance) {
 	_, err := h.cfg.Platform.Start(call, m.VMUUID)
 	h.cfg.Called("start_coordinator", string(operate.OutcomeOf(err)))
 	if err != nil {
-		// The next listing shows what became of it. The back-off grows either way.
+		// The next listing shows the outcome. The back-off grows either way.
 		h.cfg.Log.Error("coordinator not started, another attempt follows after the back-off", append(attrs, "error", err)...)
 	}
 }

@@ -66,8 +66,8 @@ func (s *Server) ExplainAdmission(ctx context.Context, req *apiv1.ExplainAdmissi
 	return &apiv1.ExplainAdmissionResponse{ExplanationJson: text, Simulated: s.cfg.Simulated}, nil
 }
 
-// facts returns the records about one Slot, with the policy that admission would apply now: the one
-// that the leader folded, with every revocation.
+// facts returns the records about one Slot, with the policy that admission would apply now. That is
+// the policy as the leader folded it, with every revocation.
 func (s *Server) facts(v *view.View, record group.SlotRecord, decided policy.Decisions) policy.Facts {
 	f := policy.Facts{Group: record.Group, Slot: record.Slot, Images: v.Judging(s.cfg.Images), Gate: v.Gate.Groups[record.Group].Value}
 	f.Policy = v.Policies[record.Slot].Value.Revoking(v.Gate.Revocations)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// CutReport is what the drill of a power cut of two coordinators saw, written to
+// CutReport is the result of the drill that cuts the power of two coordinators, written to
 // .out/drill-coordinators.json. Times are seconds since the cut.
 type CutReport struct {
 	// Cut are the coordinators that lost power; the leader is one of them.

@@ -66,7 +66,7 @@ func (f Field) driftItems(v Four) any {
 	return out
 }
 
-// Trim leaves out the blocks of a tree that have no written value, except for Telling blocks.
+// Trim leaves out the blocks of a tree that have no written value, except blocks whose presence has a meaning.
 func Trim(fields []Field, tree map[string]any) map[string]any {
 	out := map[string]any{}
 	for _, f := range fields {

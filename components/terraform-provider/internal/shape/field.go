@@ -36,7 +36,7 @@ type Field struct {
 	Kind       Kind
 	// Needed: the spec has no default for it.
 	Needed bool
-	// Telling is a Block whose presence alone has a meaning: its Go field is a pointer.
+	// The presence of this Block alone has a meaning: its Go field is a pointer.
 	Telling bool
 	// Fields of a Block or of each of Blocks.
 	Fields []Field
