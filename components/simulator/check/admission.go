@@ -7,10 +7,10 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// admission is I9: a Boot that takes a Slot is of the instance that is bound to it, and the
-// policy in force in that transaction allows its Revision: named, not below the floor, approved
-// where that is asked for, not revoked. It carries the policy's epoch, so that it is judged by
-// nothing older. What is written later about the same Boot is no admission.
+// admission is I9: a Boot that takes a Slot belongs to the instance that is bound to it. The policy
+// in force in that transaction allows its Revision: named, not below the floor, approved where
+// needed, not revoked. The admission carries the policy's epoch, so that no older policy judged it.
+// A later write about the same Boot is no admission.
 func admission(s *state, e trace.Event) []string {
 	a := e.Admission
 	if e.Kind != trace.Committed || e.Deleted || a == nil {
@@ -26,7 +26,7 @@ func admission(s *state, e trace.Event) []string {
 	return nil
 }
 
-// refusal is why a may not be under p; "" where it may.
+// refusal is why p does not permit a; "" where it does.
 func refusal(a *policy.Admission, p *policy.SlotPolicy) string {
 	switch {
 	case p == nil:
@@ -47,15 +47,15 @@ func refusal(a *policy.Admission, p *policy.SlotPolicy) string {
 	return ""
 }
 
-// fits: r lets a in.
+// fits: r admits a.
 func fits(a *policy.Admission, p *policy.SlotPolicy, r policy.AllowedRevision) bool {
 	hash := a.Claims.ComposeHash
 	return r.Revision == a.Revision && (hash == "" || hash == r.ComposeHash) && (r.Approved || !p.RequireApproval) && r.Number >= p.Floor
 }
 
-// oneHolder is I10: while a Boot serves as a Slot no other begins to, none begins to that the
-// record in force does not name, and a Boot that takes the Slot from another has a greater
-// generation than it.
+// oneHolder is I10: while a Boot serves as a Slot, no other Boot begins to. A Boot that the record
+// in force does not name never begins to serve. A Boot that takes the Slot from another has a
+// greater generation.
 func oneHolder(s *state, e trace.Event) []string {
 	switch {
 	case e.Kind == trace.Served:

@@ -5,8 +5,8 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// approved: in a group whose spec asks for approvals nothing leads to a Revision that nobody approved: no
-// Operation comes to its call for it, and no Boot of it is let in.
+// approved: in a group whose spec requires approvals, nothing leads to an unapproved Revision. No
+// Operation comes to its call for it, and no Boot of it is admitted.
 func approved(s *state, e trace.Event) []string {
 	if op := s.acts(e); op != nil && op.Kind != operation.Delete && op.Kind != operation.Restart && s.unapproved(op.Group, op.To) {
 		return wrong("%s leads %s to %.12s, which nobody approved", op.ID, op.Slot, op.To)
@@ -17,7 +17,7 @@ func approved(s *state, e trace.Event) []string {
 	return nil
 }
 
-// unapproved: by each spec that a decision may rest on, the Revision is to be approved, and was not.
+// unapproved: every spec that a decision may rest on requires an approval, and there is none.
 func (s *state) unapproved(name, revision string) bool {
 	if s.switched("control/approvals/" + revision) {
 		return false

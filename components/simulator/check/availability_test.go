@@ -10,7 +10,7 @@ import (
 	"cadre.dev/store"
 )
 
-// three members of a workload, all well.
+// three members of a workload, all healthy.
 func three(workload string, change ...func(*group.Spec)) *run {
 	return start().spec(workload, 3, change...).members("pg-0", "pg-1", "pg-2")
 }
@@ -317,7 +317,7 @@ func diskCases() []cases {
 	leaves := func(op *operation.Operation) { op.Set.Leaves = true }
 	unasked := func(op *operation.Operation) { op.Request.ID = "" }
 	voters := func() *run { return three("etcd").lists([]string{"pg-0", "pg-1", "pg-2"}) }
-	// deletes is about the call, of an Operation that was made as one that removes.
+	// deletes is for the call of an Operation that was made as a removal.
 	deletes := func(op *operation.Operation) { op.Call.Part = operation.PartDelete }
 	kept := func(s *group.Spec) { s.PreservedState.Disk = "data" }
 	scaledIn := func(change ...func(*group.Spec)) *run {

@@ -9,13 +9,15 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// budget is I1: when an Operation starts to take a member away, and again when it goes on to its call, the members that are away then
-// are no more than max_unavailable, it included. A member is away from the first phase that
-// takes it until it serves again, or when it is down for another reason for longer than that
-// can be unknown. As many more may be away as there are extra members that serve: with them a
-// group never has fewer than it is to have. One that may spare nobody still repairs a member whose
-// agent nobody heard for long, well or not. To repair one that is down takes nothing more away, and
-// one that is not wanted any more is nobody's loss.
+// budget is I1. It holds when an Operation starts to take a member away, and again when the
+// Operation goes on to its call. At most max_unavailable members are away then, including the
+// member itself.
+//
+// A member is away from the first phase that takes it until it serves again, or while it is down
+// for another reason for longer than EvidenceAge. Each serving extra member permits one more,
+// because the group still has its full number. A group with max_unavailable 0 still repairs a
+// member whose agent has been silent for long, healthy or not. The repair of a down member takes
+// nothing more away. An unwanted member counts as no loss.
 func budget(s *state, e trace.Event) []string {
 	op := s.takes(e)
 	if op == nil || s.mayBeDown(op.Slot) || s.condemned(op.Group, op.Slot) || s.wasDown(op) {
@@ -35,8 +37,8 @@ func budget(s *state, e trace.Event) []string {
 	return message
 }
 
-// wasDown reports that op was to repair a member that was down, and has begun with that: that its
-// member came back meanwhile calls it off no more.
+// wasDown reports that op was to repair a down member and has begun. A member that comes back
+// meanwhile does not cancel op.
 func (s *state) wasDown(op *operation.Operation) bool {
 	before := s.operations[op.ID]
 	return op.Before.Unavailable && before != nil
@@ -53,7 +55,7 @@ func (s *state) othersAway(sp *group.Spec, slot string) []string {
 	return out
 }
 
-// spare are the extra members of the group that serve.
+// spare is the number of extra members of the group that serve.
 func (s *state) spare(sp *group.Spec) (n int) {
 	for _, m := range s.slots() {
 		if m.group == sp.Name && s.extra(m.slot) && !slices.Contains(sp.Members(), m.slot) && !m.away && s.mayServe(m.slot) {
@@ -63,7 +65,7 @@ func (s *state) spare(sp *group.Spec) (n int) {
 	return n
 }
 
-// extra reports that the Slot is there for a rollout only.
+// extra reports that the Slot exists for a rollout only.
 func (s *state) extra(slot string) bool {
 	bound := s.member(slot).bound
 	return bound != nil && bound.Extra

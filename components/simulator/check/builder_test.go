@@ -11,11 +11,11 @@ import (
 	"cadre.dev/store"
 )
 
-// began is the wall clock's time of a hand-made run's beginning.
+// began is the wall clock's time at the start of a hand-made run.
 var began = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// run builds a trace by hand: each method adds an event, and gives the run again. A second
-// passes with each, unless after says how long.
+// run builds a trace by hand: each method adds an event and returns the run. Each takes a second,
+// unless after sets another time.
 type run struct {
 	t     trace.Trace
 	now   time.Duration
@@ -30,7 +30,7 @@ type run struct {
 
 func start() *run { return &run{term: 1, by: "coordinator-0", ops: map[string]*operation.Operation{}} }
 
-// then changes what was added last.
+// then changes the last added event.
 func (r *run) then(change func(e *trace.Event)) *run {
 	change(&r.t[len(r.t)-1])
 	return r
@@ -50,7 +50,7 @@ func (r *run) after(d time.Duration) *run {
 	return r
 }
 
-// lead has another coordinator write, with a Term.
+// lead makes another coordinator the writer, with a Term.
 func (r *run) lead(by string, term uint64) *run {
 	r.by, r.term = by, term
 	return r
@@ -64,7 +64,7 @@ func (r *run) commit(e trace.Event) *run {
 	return r.add(e)
 }
 
-// removed says that what was written last was a deletion.
+// removed makes the last write a deletion.
 func (r *run) removed() *run { return r.then(func(e *trace.Event) { e.Deleted = true }) }
 
 // spec of group pg with so many replicas of a workload.
@@ -103,12 +103,12 @@ func (r *run) stops(slot string) *run {
 	return r.add(trace.Event{Kind: trace.Stopped, By: slot, Group: "pg", Slot: slot, Boot: "boot-1-of-" + slot})
 }
 
-// hangs has the workload of slot hang.
+// hangs makes the workload of slot hang.
 func (r *run) hangs(slot string) *run {
 	return r.add(trace.Event{Kind: trace.Faulted, By: "fault", Text: "hang " + slot + " for 1m0s"}).stops(slot)
 }
 
-// mutes has nobody hear the agent of slot.
+// mutes cuts the agent of slot off from all coordinators.
 func (r *run) mutes(slot string) *run {
 	return r.add(trace.Event{Kind: trace.Muted, By: "fault", Group: "pg", Slot: slot})
 }
@@ -122,8 +122,8 @@ func (r *run) leads(slot string) *run {
 	return r.add(trace.Event{Kind: trace.Led, By: slot, Group: "pg", Slot: slot})
 }
 
-// op writes the Operation of that name for a Slot, in the next phase; it keeps what was said of
-// it before. Without other words it is an update of rollout "r" from "old" to "new".
+// op writes the Operation of that id for a Slot, in the next phase; it keeps the earlier fields. By
+// default it is an update of rollout "r" from "old" to "new".
 func (r *run) op(id, slot string, phase operation.Phase, change ...func(*operation.Operation)) *run {
 	op := operation.Operation{ID: id, Group: "pg", Slot: slot, Kind: operation.Update, Rollout: "r", From: "old", To: "new", CVM: operation.CVM{VMUUID: "vm-of-" + slot}}
 	if before := r.ops[id]; before != nil {
@@ -155,7 +155,7 @@ func (r *run) op(id, slot string, phase operation.Phase, change ...func(*operati
 	return r.commit(trace.Event{Key: "operations/" + id, Group: "pg", Slot: slot, Operation: &op})
 }
 
-// drained says that the Slot's agent drained it.
+// drained: the Slot's agent drained it.
 func (r *run) drained(slot string) *run {
 	return r.add(trace.Event{Kind: trace.Drained, By: slot, Group: "pg", Slot: slot})
 }
@@ -183,12 +183,12 @@ func (r *run) allowed(slot string, revisions ...string) *run {
 	return r.commit(trace.Event{Key: "policy/slots/" + slot, Group: "pg", Slot: slot, Policy: p})
 }
 
-// gate changes the policy that was written last.
+// gate changes the last written policy.
 func (r *run) gate(change func(*policy.SlotPolicy)) *run {
 	return r.then(func(e *trace.Event) { change(e.Policy) })
 }
 
-// admitted is a Boot of the Slot's instance, at a revision. Admission leads nobody.
+// admitted is a Boot of the Slot's instance, at a revision. An admission sets no leader.
 func (r *run) admitted(slot, boot, revision string, generation uint64) *run {
 	a := &policy.Admission{
 		Group: "pg", Slot: slot, BootID: boot, InstanceID: "instance-of-" + slot, AppID: "app", Revision: revision,
@@ -198,7 +198,7 @@ func (r *run) admitted(slot, boot, revision string, generation uint64) *run {
 		then(func(e *trace.Event) { e.By, e.Term = "", 0 })
 }
 
-// boot changes the admission that was written last.
+// boot changes the last written admission.
 func (r *run) boot(change func(*policy.Admission)) *run {
 	return r.then(func(e *trace.Event) { change(e.Admission) })
 }
@@ -220,33 +220,33 @@ func (r *run) operator(key string) *run {
 	return r.commit(trace.Event{Key: key}).then(func(e *trace.Event) { e.By, e.Term = "operator", 0 })
 }
 
-// givesUp says that the disks of these Slots of pg may go, and of no others.
+// givesUp permits the deletion of the disks of these Slots of pg only.
 func (r *run) givesUp(slots ...string) *run {
 	return r.operator("control/delete-disks/pg").then(func(e *trace.Event) { e.Group, e.GivenUp = "pg", &store.DeleteDisks{Group: "pg", Slots: slots} })
 }
 
-// deletes asks for the deletion of pg.
+// deletes requests the deletion of pg.
 func (r *run) deletes(keep bool) *run {
 	return r.operator("control/delete/pg").then(func(e *trace.Event) {
 		e.Group, e.Ending = "pg", &store.DeleteGroup{Group: "pg", KeepCVMs: keep, DeleteDisks: !keep}
 	})
 }
 
-// asks for something about a Slot, with its disk.
+// asks sends a request about a Slot, with its disk.
 func (r *run) asks(id string, kind store.RequestKind, slot string) *run {
 	return r.operator("control/queue/" + id).then(func(e *trace.Event) {
 		e.Group, e.Slot, e.Asked = "pg", slot, &store.QueueRequest{ID: id, Kind: kind, Group: "pg", Slot: slot, DeleteDisk: true}
 	})
 }
 
-// resolves says how an Operation ended.
+// resolves reports how an Operation ended.
 func (r *run) resolves(id, op string) *run {
 	return r.operator("control/queue/" + id).then(func(e *trace.Event) {
 		e.Group, e.Asked = "pg", &store.QueueRequest{ID: id, Kind: store.RequestResolve, Operation: op, As: store.ResolvedFailed}
 	})
 }
 
-// called is the next call; effected and answered are about the call of a number.
+// called is the next call; effected and answered are about a call by its number.
 func (r *run) called(verb cloud.Verb, slot string, change ...func(*trace.Event)) *run {
 	r.calls++
 	e := trace.Event{Kind: trace.Called, By: r.by, Group: "pg", Slot: slot, Call: trace.Call{
@@ -289,7 +289,7 @@ func (r *run) listed(voters ...string) *run {
 	return r.add(trace.Event{Kind: trace.Listed, Group: "pg", Voters: voters})
 }
 
-// healed: all goes right from now on.
+// healed: all faults end now.
 func (r *run) healed() *run { return r.add(trace.Event{Kind: trace.Healed, By: "fault"}) }
 
 func (r *run) crashed(by string) *run { return r.add(trace.Event{Kind: trace.Crashed, By: by}) }

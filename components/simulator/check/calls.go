@@ -8,9 +8,9 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// onceEffective is I17: a call takes effect once, and of all calls of one Operation for one
-// part of its change one takes effect, however often it was repeated. What the platform does
-// twice by a fault of its own is not counted.
+// onceEffective is I17: a call takes effect once. Of all calls of one Operation for one part of its
+// change one takes effect, however often it was repeated. A repetition by a fault of the platform
+// is not counted.
 func onceEffective(t trace.Trace) []Violation {
 	type part struct {
 		operation string
@@ -26,7 +26,7 @@ func onceEffective(t trace.Trace) []Violation {
 			}
 		}
 		if e.Kind == trace.Lost {
-			// What a call made there is gone: to make it once more is no second effect.
+			// The effect of the call is gone: repeating the call is no second effect.
 			if op := s.member(e.Slot).acting(); op != nil {
 				delete(parts, part{op.ID, cloud.Create})
 			}
@@ -49,9 +49,9 @@ func onceEffective(t trace.Trace) []Violation {
 	return f
 }
 
-// writeAhead is I18: a call is sent by whoever wrote the record that announces it, after that
-// record and for what it says, and none for a refresh; no record is removed before its Operation ended, and one that
-// ends after a call says how the call ended, or why the Operation failed.
+// writeAhead is I18: the writer of the record that announces a call sends it, after that record and
+// as recorded. A refresh makes no call. No record is removed before its Operation ended. An
+// Operation that ends after a call records the call's outcome, or why the Operation failed.
 func writeAhead(t trace.Trace) []Violation {
 	var f findings
 	sent, latest := map[string]int{}, map[string]time.Duration{} // by Operation
@@ -89,7 +89,7 @@ var verbs = map[operation.Part]cloud.Verb{
 	operation.PartResources: cloud.Resize, operation.PartOSImage: cloud.Image, operation.PartCompose: cloud.Update,
 }
 
-// unannounced is why the record of op does not announce the call of e, the n-th that was sent.
+// unannounced is why the record of op does not announce the call of e, the n-th call sent.
 func (s *state) unannounced(op *operation.Operation, e trace.Event, n int) string {
 	switch {
 	case op.Way.Refreshes():
@@ -108,8 +108,8 @@ func (s *state) unannounced(op *operation.Operation, e trace.Event, n int) strin
 	return ""
 }
 
-// endsOpen is what is wrong about how an Operation with a call ends with e; its last call may take
-// effect until latest.
+// endsOpen is the fault in how an Operation with a call ends with e. Its last call may take effect
+// until latest.
 func (s *state) endsOpen(e trace.Event, latest time.Duration) string {
 	op := e.Operation
 	switch {

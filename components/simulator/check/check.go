@@ -10,18 +10,19 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// Checker holds a run to one promise.
+// Checker checks one promise in a run.
 type Checker struct {
-	// ID of the promise in the reliability bar; "pace-..." are our own.
+	// ID of the promise in the reliability bar. The ids "pace-..." are the simulator's own.
 	ID string
 	// Text is the promise.
 	Text string
-	// Check returns what breaks it, in order of the events.
+	// Check returns the violations, in order of the events.
 	Check func(trace.Trace) []Violation
 }
 
-// Stuck is the promise that no group waits for nobody. A run that breaks it alone took nothing away, and
-// ends as a rollout that failed by its deadline: a hunt tells such runs apart.
+// Stuck is the promise that every waiting group waits for an operator. A run that breaks only this
+// promise made no member unavailable, and ends as a rollout that failed by its deadline. A hunt
+// counts such runs separately.
 const Stuck = "L11"
 
 // Violation is one event that breaks a promise.
@@ -30,17 +31,17 @@ type Violation struct {
 	ID string
 	// At is the index of the event in the trace.
 	At int
-	// Message says what is wrong, for people.
+	// Message describes the violation for people.
 	Message string
 }
 
 // String is one line.
 func (v Violation) String() string { return fmt.Sprintf("%s at event %d: %s", v.ID, v.At, v.Message) }
 
-// names are what Messages name that differs from run to run and from plan to plan.
+// names matches the names in Messages, which differ between runs and plans.
 var names = regexp.MustCompile(`[a-z0-9.-]*[0-9][a-z0-9.-]*`)
 
-// Like reports that v is broken as another one is: in the same words, whatever they name.
+// Like reports that v and other break the same promise in the same words, except for names in them.
 func (v Violation) Like(other Violation) bool {
 	words := func(s string) string {
 		s, _, _ = strings.Cut(names.ReplaceAllString(s, "#"), ": ")
@@ -114,7 +115,7 @@ func ofPace() []Checker {
 	}
 }
 
-// Run holds t to every promise; what breaks one is sorted by its event.
+// Run checks every promise in t and sorts the violations by their events.
 func Run(t trace.Trace) []Violation {
 	var all []Violation
 	for _, c := range All() {
@@ -127,7 +128,7 @@ func Run(t trace.Trace) []Violation {
 	return all
 }
 
-// each is a check of single events: look returns what is wrong with e, given all before it.
+// each is a check of single events: look returns the faults of e, given all events before it.
 func each(look func(s *state, e trace.Event) []string) func(trace.Trace) []Violation {
 	return func(t trace.Trace) []Violation {
 		var f findings
@@ -140,12 +141,12 @@ func each(look func(s *state, e trace.Event) []string) func(trace.Trace) []Viola
 	}
 }
 
-// findings collects Violations; Run gives them their id.
+// findings collects Violations; Run adds their ids.
 type findings []Violation
 
 func (f *findings) add(at int, format string, args ...any) {
 	*f = append(*f, Violation{At: at, Message: fmt.Sprintf(format, args...)})
 }
 
-// wrong is one message, for checks that find one thing at most in an event.
+// wrong is one message, for checks that find at most one fault in an event.
 func wrong(format string, args ...any) []string { return []string{fmt.Sprintf(format, args...)} }

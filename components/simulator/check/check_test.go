@@ -6,8 +6,8 @@ import (
 	"cadre.dev/coordinator/simulated/cloud"
 )
 
-// cases of one Checker. In a bad run the last event breaks the promise, and none before does;
-// in a good one none does.
+// cases of one Checker. In a bad run only the last event breaks the promise; in a good run no event
+// does.
 type cases struct {
 	id        string
 	bad, good []named
@@ -31,7 +31,7 @@ func registered() map[string]cases {
 	return out
 }
 
-// badRuns is how many runs each Checker must reject: one that cannot fail checks nothing.
+// badRuns is how many runs each Checker must reject: a check must be able to fail.
 const badRuns = 3
 
 func TestEveryCheckerHasBadRuns(t *testing.T) {

@@ -7,17 +7,16 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// content compares what CVMs run with what specs say. All records name a Revision and a hash beside
-// each other by the engine's own word, so none of them tells that they do not belong together: the
-// text itself does. A call's is the text of the Revision that its Operation leads to; where a group
-// gives no reason, each member runs that of the Revision at which it is admitted, of its size and
-// with its image.
+// content compares the content of CVMs with the specs. The engine itself writes the Revision and
+// the hash of every record, so records cannot show that the two do not match. The text itself shows
+// it. A call carries the text of its Operation's Revision. Where a group gives no reason, each
+// member runs the text, size and image of the Revision at which it is admitted.
 func content(s *state, e trace.Event) []string {
 	switch {
 	case e.Kind == trace.Called && e.Call.Hash != "":
 		op := s.member(e.Slot).acting()
 		if op == nil {
-			return nil // I5 says so
+			return nil // I5 reports that
 		}
 		if sp := s.specAt(op.Group, op.To); sp != nil && e.Call.Content != sp.Template.Compose {
 			return wrong("call %d leads %s to %.12s with another text than its spec has", e.Call.ID, e.Slot, op.To)
@@ -38,7 +37,7 @@ func (s *state) contentAtRest(e trace.Event) []string {
 			m := s.member(slot)
 			at := slices.IndexFunc(e.CVMs, func(vm trace.CVM) bool { return m.bound != nil && s.boundTo(vm) == m })
 			if m.admission == nil || at < 0 {
-				continue // L6 and I25 say so
+				continue // L6 and I25 report that
 			}
 			is, runs := s.specAt(sp.Name, m.admission.Revision), e.CVMs[at]
 			switch {

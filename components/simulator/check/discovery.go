@@ -9,14 +9,14 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// wellFor is how long a member serves at least until all of its checks have said so.
+// wellFor is the time after which all checks of a serving member have passed.
 const wellFor = 5 * time.Second
 
-// heardFor is how long after an agent's process began it has found its member well.
+// heardFor is the time in which an agent's new process finds its member healthy.
 const heardFor = 5 * time.Second
 
-// found is refresh-found: while a refresh of a member is open, and it serves as it did before, discovery
-// leads to it. What ends that is what ails it, and an agent that began anew and has seen nothing yet.
+// found is refresh-found: during a refresh of a member that serves as before, discovery leads to
+// the member. A fault of the member, or a new agent process without results yet, ends that.
 func found(s *state, e trace.Event) []string {
 	if e.Kind != trace.Hidden {
 		return nil
@@ -30,9 +30,10 @@ func found(s *state, e trace.Event) []string {
 	}
 }
 
-// judged is refresh-judged: a refresh is done only once the agent of its member goes by its checks, and all of them
-// are judged. While the group's quorum is away, or was until a moment ago, or its agents were not heard until then, which
-// looks the same, no check can be: the step makes room for those that restore it (R45).
+// judged is refresh-judged: a refresh is done only once the member's agent runs the new checks, and
+// all of them have a result. No check can have one while the group lacks its quorum, or lacked it
+// until a moment ago. The same holds while its agents are unheard, which looks the same. The step
+// then makes room for the members that restore the quorum (R45).
 func judged(s *state, e trace.Event) []string {
 	op := e.Operation
 	if e.Kind != trace.Committed || e.Deleted || op == nil || !op.Way.Refreshes() || op.Phase != operation.Done {
@@ -50,11 +51,11 @@ func judged(s *state, e trace.Event) []string {
 	return nil
 }
 
-// anyone has a voter count whoever hears it.
+// anyone counts every voter, heard or not.
 func anyone(*member) bool { return true }
 
-// short reports that fewer than a majority of the voters serve, of those that count: of the members of a workload
-// that votes, where its set never told.
+// short reports that less than a majority of the voters serve among the members that count selects.
+// If the set of a voting workload is unknown, all members are voters.
 func (s *state) short(name string, count func(*member) bool) bool {
 	voters, sp := s.group(name).voters, s.spec(name)
 	if !s.group(name).set && sp != nil && group.HasVoters(*sp) {

@@ -10,10 +10,10 @@ import (
 	"cadre.dev/store"
 )
 
-// disks is I23: with a CVM goes its disk. A call deletes one only for an Operation that names
-// that CVM and says so: a Delete of a Slot that is not wanted, whose group is being deleted or
-// whose disk an operator gave up by the Slot's name and the spec does not preserve; or a Replace that
-// an operator asked for, with its disk, or whose spec says that healing may.
+// disks is I23: deleting a CVM deletes its disk. A call does so only for an Operation that names
+// that CVM. A Delete needs an unwanted Slot. Its group is being deleted, or an operator gave the
+// disk up by the Slot's name and the spec does not preserve it. A Replace needs an operator's
+// request with the disk, or a spec that permits healing to do so.
 func disks(s *state, e trace.Event) []string {
 	if e.Kind != trace.Called || e.Call.Verb != cloud.Delete {
 		return nil
@@ -40,12 +40,12 @@ func disks(s *state, e trace.Event) []string {
 	return nil
 }
 
-// healsByReplacing: op heals its Slot, and a spec in force says that the disk may go for that.
+// healsByReplacing: op heals its Slot, and a spec in force permits that to delete the disk.
 func (s *state) healsByReplacing(op *operation.Operation) bool {
 	_, ordinal, err := group.ParseSlot(op.Slot)
 	for _, sp := range s.specsOf(op.Group) {
 		if sp == nil {
-			continue // it was none then
+			continue // the group did not exist then
 		}
 		h := sp.AutoHealing
 		if err == nil && op.Actor == operation.ActorHealing && h != nil && h.Replace == group.ReplaceAuto && sp.PreservedDisk(ordinal) == "" {
@@ -55,20 +55,20 @@ func (s *state) healsByReplacing(op *operation.Operation) bool {
 	return false
 }
 
-// lacks: the workload told who belongs to its set, and the Slot does not. What is on its disk serves
-// nobody then.
+// lacks: the workload reported its set, and the Slot is not in it. The content of its disk is
+// useless then.
 func (g *groupState) lacks(slot string) bool {
 	return g.set && !slices.Contains(g.voters, slot) && !slices.Contains(g.learners, slot)
 }
 
-// askedFor: the request that op names is for another CVM in its Slot, and gives the disk up.
+// askedFor: the request that op names asks for another CVM in its Slot, and gives the disk up.
 func (s *state) askedFor(op *operation.Operation) bool {
 	q := s.asked[op.Request.ID]
 	return q != nil && q.Kind == store.RequestReplace && q.DeleteDisk && q.Slot == op.Slot
 }
 
-// keepsDisk is why the disk of the Slot that op deletes is to be kept; "" where it is not. Of one
-// that was told to leave its set, and left, that was judged then.
+// keepsDisk is why the disk of the Slot that op deletes must be kept; "" where it need not be. For
+// a member that was ordered to leave its set, and left, that was judged at the order.
 func (s *state) keepsDisk(op *operation.Operation) string {
 	if ends := s.endings[op.Group]; s.ending(op.Group) && ends != nil && !ends.KeepCVMs {
 		return ""
@@ -80,7 +80,7 @@ func (s *state) keepsDisk(op *operation.Operation) string {
 	case !left && !s.condemned(op.Group, op.Slot):
 		return "the Slot is wanted"
 	case s.extra(op.Slot) && !s.wasWanted(op.Group, op.Slot):
-		return "" // nobody needs what is on it, and its end says so (preserved_state)
+		return "" // the disk is useless, and the end of the extra member needs no permission (preserved_state)
 	case sp != nil && err == nil && sp.PreservedDisk(ordinal) != "":
 		return "the spec preserves its disk"
 	case left:
@@ -91,15 +91,14 @@ func (s *state) keepsDisk(op *operation.Operation) string {
 	return ""
 }
 
-// named: the Slot is one of those whose disks operators gave up, as far as whoever decides may know.
+// named: operators gave up the disk of the Slot, as far as a coordinator may know.
 func (s *state) named(groupName, slot string) bool {
 	return slices.ContainsFunc(s.givenUp[groupName], func(g givenUp) bool {
 		return slices.Contains(g.slots, slot) && (g.until == 0 || s.now-g.until <= EvidenceAge)
 	})
 }
 
-// wasWanted: a spec had the Slot as a member, with the CVM that it has now, for so long that
-// everybody knew it.
+// wasWanted: a spec had the Slot as a member, with its present CVM, for longer than EvidenceAge.
 func (s *state) wasWanted(groupName, slot string) bool {
 	specs, since := s.group(groupName).specs, s.member(slot).boundAt
 	for i, d := range specs {

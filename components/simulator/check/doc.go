@@ -1,7 +1,7 @@
-// Package check judges a run of the simulator by its trace: one Checker for each promise of
-// the reliability bar that a trace can show. A Checker sees nothing but the trace, so the same
-// ones judge any run, and one that was written by hand. All are pure.
+// Package check judges a run of the simulator by its trace, with one Checker for each promise of
+// the reliability bar that a trace can show. A Checker sees only the trace. The same Checkers
+// therefore judge any run, including a hand-written one. All are pure.
 //
-// What the trace tells is read in one place, state; a Checker looks at each event beside what
-// was so right before it.
+// The type state decodes the trace in one place. A Checker compares each event with the state
+// directly before the event.
 package check

@@ -8,12 +8,12 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// drainedFirst: a step that drains its member acts on it only once the member's agent has drained it:
-// all hooks ended and none holds, and leadership was handed over. The record alone says that the
-// step went on, which is the engine's own word.
+// drainedFirst: a step that drains its member acts on it only once the member's agent has drained
+// it. All hooks have ended without a hold, and leadership was handed over. The record cannot prove
+// that, because the engine itself writes it.
 //
-// Not where the time for the drain is over, the step is half done already, or nobody was left who
-// could answer: the Boot that was to drain is gone, or nobody heard it.
+// The check does not apply where the drain's time is over, or where the step is half done. Nor does
+// it apply where no agent could answer: the Boot to drain is gone, or its agent is unheard.
 func drainedFirst(t trace.Trace) []Violation {
 	var f findings
 	began, drained := map[string]since{}, map[string]int{}
@@ -44,17 +44,18 @@ func drainedFirst(t trace.Trace) []Violation {
 	return f
 }
 
-// since is an event.
+// since is an event and its time.
 type since struct {
 	index int
 	at    time.Duration
 }
 
-// mayPart is how long a coordinator may not hear members that others hear, and what it heard be old
-// by its clock.
+// mayPart is how long a coordinator may not hear members that others hear, and how long it may take
+// their reports for old by its clock.
 const mayPart = 3 * time.Minute
 
-// partsFromMembers: a fault has a coordinator not hear its members, or take what it hears for old.
+// partsFromMembers: a fault cuts a coordinator off from members, or makes it take their reports for
+// old.
 func partsFromMembers(fault string) bool {
 	return strings.HasPrefix(fault, "cut-members") || strings.HasPrefix(fault, "skew")
 }

@@ -12,8 +12,9 @@ import (
 	"cadre.dev/store"
 )
 
-// singleWriter is I15: what the table of records gives to leaders is written under a Lease only, or
-// by an operator's hand, but for the Lease itself; the Term of fenced writes never falls; and each Term has one writer.
+// singleWriter is I15: records that only leaders may write are written under a Lease, or by an
+// operator. The Lease itself is exempt. The Term of fenced writes never falls, and each Term has
+// one writer.
 func singleWriter(t trace.Trace) []Violation {
 	var (
 		f       findings
@@ -43,20 +44,21 @@ func singleWriter(t trace.Trace) []Violation {
 	return f
 }
 
-// leaders reports that none but a leader writes the record, as one.
+// leaders reports that only a leader, under its Lease, writes the record.
 func leaders(key string) bool {
 	kind, err := store.KindOf(key)
 	return err == nil && kind.Writer == store.Leader && key != store.LeaseKey && key != store.TermKey
 }
 
-// pending is a call that nobody knows the outcome of.
+// pending is a call with an unknown outcome.
 type pending struct {
 	call trace.Call
 	by   string
-	// crashed: its caller will not hear an answer; unknown: it heard none. Either way it is under
-	// way until it can take effect no more, or until whoever leads saw that it did, and recorded that.
+	// crashed: its caller died before an answer; unknown: its caller got no answer. Either way the
+	// call is under way until it can take effect no more, or until a leader has seen its effect and
+	// recorded that.
 	crashed, unknown, effected, seen bool
-	// reset: clocks were set right before it was sent.
+	// reset: clocks were set directly before it was sent.
 	reset bool
 }
 
@@ -64,9 +66,9 @@ func (p pending) over(now time.Duration) bool {
 	return p.unheard() && (p.seen || p.reset || now >= p.call.Latest)
 }
 
-// noticesWithin is how long it may take until a leader notices that its clock was set. A call that it
-// records meanwhile has its time by the new clock, and is moved all the same, so that it waits for
-// less than what may come of it: that much is not asked for yet.
+// noticesWithin is how long a leader may take to notice that its clock was set. A call that it
+// records meanwhile has its time by the new clock and is moved all the same. The call then waits
+// for less than its possible delay, which this check tolerates.
 const noticesWithin = 15 * time.Second
 
 // setsClock reports that clocks are set with e, or set right.
@@ -74,7 +76,7 @@ func setsClock(e trace.Event) bool {
 	return e.Kind == trace.Healed || e.Kind == trace.Faulted && strings.HasPrefix(e.Text, "skew ")
 }
 
-// struck is the Slot whose CVM is stopped or restarts by a fault with e; "": none.
+// struck is the Slot whose CVM a fault stops or restarts with e; "": none.
 func struck(e trace.Event) string {
 	words := strings.Fields(e.Text)
 	if e.Kind == trace.Faulted && len(words) > 1 && (words[0] == "halt" || words[0] == "reboot") {
@@ -85,8 +87,8 @@ func struck(e trace.Event) string {
 
 func (p pending) unheard() bool { return p.crashed || p.unknown }
 
-// fencedCalls is I16: from when a call is sent until its outcome is known, or it can take effect no more,
-// no coordinator sends another one for that Slot.
+// fencedCalls is I16: from the sending of a call until its outcome is known, or until it can take
+// effect no more, no coordinator sends another call for that Slot.
 func fencedCalls(t trace.Trace) []Violation {
 	var f findings
 	under := map[string][]pending{} // by Slot
@@ -115,12 +117,12 @@ func fencedCalls(t trace.Trace) []Violation {
 				under[slot][n].unknown = p.unknown || p.call.ID == e.Call.ID
 			}
 		case trace.Faulted:
-			// What strikes a CVM looks like the effect of a call about it.
+			// A fault of a CVM looks like the effect of a call about it.
 			for n, p := range under[struck(e)] {
 				under[struck(e)][n].effected = p.effected || p.unheard()
 			}
 		case trace.Lost:
-			// What is asked of a CVM that is gone takes no effect.
+			// A call for a lost CVM has no effect.
 			under[slot] = slices.DeleteFunc(under[slot], func(p pending) bool { return p.call.Verb != cloud.Create })
 			there[slot] = false
 		case trace.Effected:
@@ -134,7 +136,7 @@ func fencedCalls(t trace.Trace) []Violation {
 				of[op.ID] = op.Slot
 			}
 			if q := e.Asked; q != nil && !e.Deleted && q.Kind == store.RequestResolve {
-				// A person says how it ended, who knows that.
+				// An operator, who knows the outcome, reports it.
 				under[of[q.Operation]] = slices.DeleteFunc(under[of[q.Operation]], pending.unheard)
 			}
 			if op := e.Operation; op != nil && (op.Phase != operation.Acting || op.Call.Outcome != "") {

@@ -9,10 +9,9 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// gateFirst is I5: at the moment of a call that has a CVM run something, the Slot's policy
-// allows exactly that for the Revision of the Operation that acts on the Slot. And what an
-// Operation leads to is not taken out of the policy between its call and its end: the Boot that
-// comes up would not be let in.
+// gateFirst is I5: at a call that sets the content of a CVM, the Slot's policy allows exactly that
+// content for the Revision of the acting Operation. The Revision of an Operation stays in the
+// policy between its call and its end. Otherwise the new Boot would not be admitted.
 func gateFirst(s *state, e trace.Event) []string {
 	switch {
 	case e.Kind == trace.Called && (e.Call.Verb == cloud.Create || e.Call.Verb == cloud.Update):
@@ -47,13 +46,13 @@ func (s *state) narrowedEarly(e trace.Event) []string {
 	return nil
 }
 
-// awaitsBoot: a Boot of what op leads to may come up.
+// awaitsBoot: a Boot of the Revision of op may come up.
 func awaitsBoot(op *operation.Operation) bool {
 	return op.Kind != operation.Delete && op.To != "" && (op.Phase == operation.Acting || op.Phase == operation.Booting || op.Phase == operation.Joining || op.Phase == operation.Settling)
 }
 
-// floor is I8: no Operation acts that leads to a Revision below the Slot's floor, and no call
-// has a CVM run one. A Restart leads to none.
+// floor is I8: no Operation to a Revision below the Slot's floor acts, and no call makes a CVM run
+// such a Revision. A Restart leads to no Revision.
 func floor(s *state, e trace.Event) []string {
 	op := s.acts(e)
 	if e.Kind == trace.Called && e.Call.Hash != "" {
@@ -64,7 +63,7 @@ func floor(s *state, e trace.Event) []string {
 	}
 	p := s.member(op.Slot).policy
 	if p == nil || p.Floor == 0 || !allows(p.Allowed, op.To) {
-		return nil // nothing is asked, or the gate is shut altogether
+		return nil // no floor is set, or the policy allows nothing at all
 	}
 	if !slices.ContainsFunc(p.Allowed, func(a policy.AllowedRevision) bool { return a.Revision == op.To && a.Number >= p.Floor }) {
 		return wrong("%s leads %s to %.12s, which is below the floor #%d", op.ID, op.Slot, op.To, p.Floor)

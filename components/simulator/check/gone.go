@@ -8,12 +8,13 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// gone: what an operator had deleted leaves nothing. When the group's spec goes there is no CVM of it any
-// more, but where it was to keep them, or one that nobody could see, no record of its Slots, no policy by which a Boot of it may be let
-// in, and no open Operation; and nothing of that comes before the group is made anew.
+// gone: a group that an operator deleted leaves nothing. When its spec goes, it has no CVM, no
+// record of its Slots, no policy that admits a Boot of it, and no open Operation. Exempt are CVMs
+// that the deletion keeps, and a CVM that no coordinator could see. None of these appears before
+// the group is made again.
 func gone(t trace.Trace) []Violation {
 	var f findings
-	cvms := map[string]trace.Event{} // what was made, by its id
+	cvms := map[string]trace.Event{} // created CVMs, by id
 	walk(t, func(s *state, i int, e trace.Event) {
 		switch {
 		case e.Kind == trace.Effected && e.Call.Verb == cloud.Create:
@@ -36,12 +37,12 @@ func gone(t trace.Trace) []Violation {
 	return f
 }
 
-// over reports that there was such a group, and is none now.
+// over reports that the group existed and does not now.
 func (s *state) over(name string) bool {
 	return len(s.group(name).specs) > 0 && s.spec(name) == nil
 }
 
-// leftOf is what there is of a group.
+// leftOf lists the remains of a group.
 func (s *state) leftOf(name string, cvms map[string]trace.Event) (out []string) {
 	keeps := s.endings[name] != nil && s.endings[name].KeepCVMs
 	for _, id := range slices.Sorted(maps.Keys(cvms)) {

@@ -10,13 +10,14 @@ import (
 	"cadre.dev/store"
 )
 
-// halt is I6: as Operations show it, and as the rollout's own record does.
+// halt is I6, as Operations show it and as the rollout's own record shows it.
 func halt(t trace.Trace) []Violation {
 	return slices.Concat(each(haltedByStep)(t), haltedByVerdict(t))
 }
 
-// haltedByVerdict: no step of a rollout is recorded while its record says that it failed, also by what no
-// one step shows, as its hooks or its deadline. Both may be of one transaction, in any order.
+// haltedByVerdict: no step of a rollout is recorded while the rollout's record is FAILED. The
+// record also covers failures that no single step shows, such as hooks or the deadline. Both writes
+// may be in one transaction, in any order.
 func haltedByVerdict(t trace.Trace) []Violation {
 	var f findings
 	walk(t, func(s *state, i int, e trace.Event) {
@@ -40,10 +41,10 @@ func haltedByVerdict(t trace.Trace) []Violation {
 	return f
 }
 
-// haltedByStep is I6, as far as Operations show it: after a step of a rollout failed, no step that was
-// recorded later takes another Slot of that rollout away until the one that failed serves again
-// or a person decides. A refusal of the platform is no failure of the rollout, and what an
-// operator asks for is a decision.
+// haltedByStep is I6, as far as Operations show it. After a step of a rollout failed, no later step
+// takes another Slot of that rollout away until the failed Slot serves again or an operator
+// decides. A refusal of the platform is no failure of the rollout. A step that an operator requests
+// is a decision.
 func haltedByStep(s *state, e trace.Event) []string {
 	op := s.disrupts(e)
 	if op == nil || op.Kind != operation.Update || op.Actor == operation.ActorOperator || op.Request.ID != "" || op.Rollout == "" {
@@ -61,11 +62,11 @@ func haltedByStep(s *state, e trace.Event) []string {
 // freezeSwitch is the operators' key that stops everything while it exists.
 var freezeSwitch = freezeOf(store.Everywhere)
 
-// freezeOf is the key that does so for one group.
+// freezeOf is the same key for one group.
 func freezeOf(group string) string { return "control/freeze/" + group }
 
-// freeze is I6, as far as an operator says it: while everything is frozen, or the group, no
-// Operation takes a member away, whoever it is for. What is under way goes on.
+// freeze is I6 for an operator's freeze. While the cluster or the group is frozen, no Operation
+// takes a member away, for any actor. Steps under way go on.
 func freeze(s *state, e trace.Event) []string {
 	op := s.disrupts(e)
 	if op == nil {
@@ -79,7 +80,7 @@ func freeze(s *state, e trace.Event) []string {
 	return nil
 }
 
-// halts reports that failed is evidence against its rollout still.
+// halts reports that failed still counts against its rollout.
 func (s *state) halts(failed *operation.Operation) bool {
 	sp := s.spec(failed.Group)
 	if sp == nil || !inScope(sp, failed.Slot) || s.mayBeExcluded(failed.Slot) {
@@ -90,7 +91,7 @@ func (s *state) halts(failed *operation.Operation) bool {
 	return ended && failed.Phase == operation.Failed && failed.Failure.Cause != operation.CauseRefused && end > s.lastDecided(failed.Group) && !m.serves() && end > m.servedAt
 }
 
-// lastDecided is the event at which a person decided something about the group last; -1: none did.
+// lastDecided is the event of an operator's last decision about the group; -1: there was none.
 func (s *state) lastDecided(name string) int {
 	if at, did := s.decidedAt[name]; did {
 		return at
@@ -104,8 +105,9 @@ func (s *state) recordedAfter(op, failed *operation.Operation) bool {
 	return !known || at > s.failedAt[failed.ID]
 }
 
-// askedSince reports that a person decided by what they asked for, once failed had ended: its own Slot goes on for them,
-// or just what op does was asked for, and the platform refused it, so that it is tried again.
+// askedSince reports that an operator decided by a request, after failed had ended. The request
+// moves the failed Slot itself. Or it is the same step as op, which the platform refused and which
+// is retried.
 func (s *state) askedSince(op, failed *operation.Operation) bool {
 	for _, asked := range s.operations {
 		again := asked.Slot == op.Slot && asked.To == op.To && asked.Failure.Cause == operation.CauseRefused
@@ -116,9 +118,9 @@ func (s *state) askedSince(op, failed *operation.Operation) bool {
 	return false
 }
 
-// onePath is I7: within one rollout a Slot comes to a Revision once at most. A change of what a
-// Slot's admitted Boots run is of the rollout whose Operation is open there; a decision by a
-// person begins anew, as it may well be to go the same way again.
+// onePath is I7: within one rollout a Slot comes to a Revision at most once. A change of the
+// Revision of a Slot's admitted Boots belongs to the rollout of its open Operation. An operator's
+// decision starts the count again, as it may lead the same way again.
 func onePath(t trace.Trace) []Violation {
 	type way struct{ group, rollout, slot, revision string }
 	var f findings
@@ -127,7 +129,8 @@ func onePath(t trace.Trace) []Violation {
 		if name, is := s.decides(e); is {
 			maps.DeleteFunc(came, func(w way, _ bool) bool { return w.group == name })
 		}
-		// It is made anew: an extra one later in the rollout, or one whose group's deletion was taken back.
+		// The Slot is made again: an extra member, or a member of a group whose deletion was
+		// withdrawn.
 		if e.Slot != "" && strings.HasPrefix(e.Key, "slots/") && (e.Deleted || e.Bound != nil && e.Bound.VMUUID == "") {
 			maps.DeleteFunc(came, func(w way, _ bool) bool { return w.slot == e.Slot })
 		}

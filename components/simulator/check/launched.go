@@ -6,8 +6,9 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// launched: a step that brings a member up in a group with hooks after a launch is done only once the
-// Boot's agent ran them, or, for that step, a Boot before it: what an order came to stays on its disk.
+// launched: a step that brings a member up in a group with post-launch hooks is done only once the
+// Boot's agent ran them. For that step, an earlier Boot may have run them: the agent keeps the
+// result of an order on its disk.
 func launched(t trace.Trace) []Violation {
 	var f findings
 	ran := map[string]string{}   // the Boot, by Slot

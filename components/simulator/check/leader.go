@@ -8,10 +8,10 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// leaderLast is I3: the Slot that leads the workload begins its update after all others that
-// the rollout moves run the target, and is not acted on while it still leads, unless the time
-// for its drain is over. Leadership that moved there so lately that nobody may know it does not
-// count, nor a leader that is down, nor one that nobody else could relieve.
+// leaderLast is I3: the Slot that leads the workload starts its update after all other moved Slots
+// run the target. No step acts on it while it still leads, unless its drain's time is over. Recent
+// leadership, which a coordinator may not know, does not count. Neither does a down leader, nor a
+// leader without a possible successor.
 func leaderLast(s *state, e trace.Event) []string {
 	if op := s.disrupts(e); op != nil && s.leads(op) {
 		if slot := s.outdatedBeside(op); slot != "" {
@@ -25,7 +25,7 @@ func leaderLast(s *state, e trace.Event) []string {
 	return wrong("%s acts on %s, which leads: nobody took over, and the drain's time is not over", op.ID, op.Slot)
 }
 
-// leads reports that op is about a Slot that certainly leads, while others could.
+// leads reports that op is about a Slot that certainly leads, while others could lead.
 func (s *state) leads(op *operation.Operation) bool {
 	g, sp := s.group(op.Group), s.spec(op.Group)
 	known := g.leader == op.Slot && s.now-g.ledAt > EvidenceAge && s.member(op.Slot).serves()
@@ -33,16 +33,16 @@ func (s *state) leads(op *operation.Operation) bool {
 		return false
 	}
 	return slices.ContainsFunc(s.slots(), func(m *member) bool {
-		// One that is to go is no heir that a rollout counts on, but may be all that is left, and
-		// is none once it is out of the set. That one came so lately nobody may know.
+		// A member to be removed is no heir that a rollout counts on, but may be the only one left.
+		// It is none once it is out of the set. A coordinator may not know a recent member yet.
 		came := m.serves() && s.now-m.changed <= EvidenceAge
 		return m.slot != op.Slot && m.group == op.Group && m.ever && !came && !g.lacks(m.slot) && (m.serves() || op.Kind != operation.Delete)
 	})
 }
 
-// outdatedBeside is another Slot of the rollout of an update that does not run its target; ""
-// where there is none. It is asked of updates that were decided with a hand-over: of others it
-// was not known that the Slot leads, and they may not act on it anyway.
+// outdatedBeside is another Slot of an update's rollout that does not run its target; "" where
+// there is none. It applies to updates that were planned with a hand-over. Other updates did not
+// know that the Slot leads, and must not act on it anyway.
 func (s *state) outdatedBeside(op *operation.Operation) string {
 	planned := op.Transfer != nil && !op.Transfer.Relief
 	if op.Kind != operation.Update || !planned || op.Actor == operation.ActorOperator {
@@ -50,7 +50,7 @@ func (s *state) outdatedBeside(op *operation.Operation) string {
 	}
 	sp, to := s.spec(op.Group), op.To
 	if _, ordinal, err := group.ParseSlot(op.Slot); err == nil && sp.Instance(ordinal).PinnedRevision != "" {
-		to = sp.Revision() // what it is moved to is its own, and not what the others are
+		to = sp.Revision() // its target is its own, and not the target of the others
 	}
 	for _, slot := range sp.Members() {
 		if s.group(op.Group).lacks(slot) {

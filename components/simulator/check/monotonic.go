@@ -7,9 +7,9 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// monotonic is I21: the store's index never falls, nor does a Slot's count of CVMs, the
-// generation of its admissions or the epoch of its policy, as long as there is the Slot; nor the
-// Term and the calls of an Operation, and one that ended is not taken up again.
+// monotonic is I21: the store's index never falls. A Slot's count of CVMs, the generation of its
+// admissions and the epoch of its policy never fall while the Slot exists. The Term and the calls
+// of an Operation never fall, and an ended Operation does not resume.
 func monotonic(s *state, e trace.Event) []string {
 	if e.Kind != trace.Committed {
 		return nil
@@ -53,7 +53,7 @@ func epoch(p *policy.SlotPolicy) uint64 {
 	return p.Epoch
 }
 
-// turnsBack is what of an Operation is less than it was.
+// turnsBack lists the values of an Operation that fell.
 func (s *state) turnsBack(op *operation.Operation) []string {
 	before := s.operations[op.ID]
 	switch {

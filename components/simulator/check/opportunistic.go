@@ -6,8 +6,8 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// opportunistic: where members take what a spec asks for only when something else touches them, no
-// rollout takes one away that is well. What is down is brought back with it.
+// opportunistic: where members take a new spec only together with another change, no rollout takes
+// a healthy member away. A down member is brought back with the new spec.
 func opportunistic(s *state, e trace.Event) []string {
 	op := s.disrupts(e)
 	if op == nil || op.Kind != operation.Update || op.Actor != operation.ActorRollout || op.Request.ID != "" || s.mayBeDown(op.Slot) || s.silent(op.Slot) || s.wasDown(op) {

@@ -8,10 +8,10 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// overrides is R139: a Slot that an operator protects is not taken away, and nothing but its drain
-// takes one away that an operator drains. What is down is restarted on its disk all the same
-// while it is protected; and with its group every Slot goes. One that is excluded from rollouts is
-// not updated, unless it is there for a rollout only, and one that is excluded from healing is not healed.
+// overrides is R139. A protected Slot is not taken away, but a down one is restarted on its disk
+// all the same. A Slot that an operator drains is taken away by its drain only. The deletion of the
+// group removes every Slot. A Slot that is excluded from rollouts is not updated, unless it exists
+// for a rollout only. A Slot that is excluded from healing is not healed.
 func overrides(s *state, e trace.Event) []string {
 	op := s.disrupts(e)
 	if op == nil || s.ending(op.Group) {
@@ -33,11 +33,11 @@ func overrides(s *state, e trace.Event) []string {
 	return nil
 }
 
-// excludedFrom names, among the switches, what an exclusion leaves a Slot out of.
+// excludedFrom names the switch of one kind of exclusion of a Slot.
 func excludedFrom(what, slot string) string { return "control/exclude/" + slot + " " + what }
 
-// switchesOf e are the names of those that it sets, or takes back: an exclusion is one for each
-// thing that it leaves its Slot out of.
+// switchesOf returns the switches that e sets or removes. An exclusion has one switch for each
+// kind.
 func switchesOf(e trace.Event) []string {
 	name, is := switchKey(e.Key)
 	switch {
@@ -56,8 +56,8 @@ func switchesOf(e trace.Event) []string {
 // longestStep is how long after a decision its step may still wait for its drain.
 const longestStep = 5 * time.Minute
 
-// mayBeExcluded reports that what begins now may have been decided while the Slot was excluded from
-// rollouts.
+// mayBeExcluded reports that a step that begins now may have been decided while the Slot was
+// excluded from rollouts.
 func (s *state) mayBeExcluded(slot string) bool {
 	name := excludedFrom(group.FromRollout, slot)
 	cleared, was := s.cleared[name]

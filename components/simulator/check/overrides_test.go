@@ -50,7 +50,7 @@ func markCases() cases {
 	}
 }
 
-// surged is a group of three whose rollout has an extra member, with none of the others to spare.
+// surged is a group of three whose rollout has an extra member and max_unavailable 0.
 func surged() *run {
 	return start().spec("none", 3, maxUnavailable(0)).members("pg-0", "pg-1", "pg-2").
 		binds("pg-3").binding(func(s *group.SlotRecord) { s.Extra = true }).serves("pg-3").after(time.Minute)

@@ -8,25 +8,25 @@ import (
 )
 
 const (
-	// commitsOfStep is what one step of a member makes the leader write at most: a dozen
-	// phases with their reasons, each with the Slot's and the group's status, and the policy,
-	// the rollout and the Slot's record on the way.
+	// commitsOfStep bounds the leader's writes for one step of a member: a dozen phases with their
+	// reasons, each with the Slot's and the group's status, and on the way the policy, the rollout
+	// and the Slot's record.
 	commitsOfStep = 40
-	// stepsInMinute is how many steps a member can make in one: the quickest boots that are
-	// simulated take 8 s, and drain, admission and min_ready come on top.
+	// stepsInMinute is how many steps a member can make in a minute. The fastest simulated boots
+	// take 8 s; drain, admission and min_ready come on top.
 	stepsInMinute = 3
-	// commitsOfUpkeep is what else leaders write in a minute: taking the Lease over, specs,
-	// requests, sweeps, one look a second.
+	// commitsOfUpkeep bounds the leaders' other writes in a minute: takeovers of the Lease, specs,
+	// requests, sweeps, one pass a second.
 	commitsOfUpkeep = 120
-	// callsInMinute for one Slot: an Operation changes three parts at most, and repeats a
-	// call that the platform is too busy for after 2, 4, 8, ... seconds, so five times in its
-	// first minute; two Operations may fall into one.
+	// callsInMinute bounds the calls for one Slot. An Operation changes at most three parts. It
+	// repeats a call to a busy platform after 2, 4, 8, ... seconds, so five times in its first
+	// minute. Two Operations may fall into one minute.
 	callsInMinute = 2 * (3 + 5)
 )
 
-// paceOfCommits: transactions of leaders in each minute of the run are no more than if all
-// members made steps all the time. A loop that wakes itself by its own writes makes thousands:
-// virtual time does not pass meanwhile.
+// paceOfCommits: the leaders' transactions in each minute are no more than continuous steps of all
+// members would need. A loop that wakes itself by its own writes makes thousands, since virtual
+// time does not pass meanwhile.
 func paceOfCommits(t trace.Trace) []Violation {
 	var (
 		f    findings
@@ -65,11 +65,11 @@ func paceOfCalls(t trace.Trace) []Violation {
 	return f
 }
 
-// window counts what happened within the last minute.
+// window counts the events within the last minute.
 type window struct{ times []time.Duration }
 
-// passes adds one at now, and reports that there are more than limit; then it counts anew, so
-// that one burst is told of once.
+// passes adds an event at now, and reports that there are more than limit. The count then starts
+// again, so that one burst is reported once.
 func (w *window) passes(now time.Duration, limit int) bool {
 	for len(w.times) > 0 && now-w.times[0] >= time.Minute {
 		w.times = w.times[1:]

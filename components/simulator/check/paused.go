@@ -5,8 +5,8 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// paused: while an operator has a group paused, no Operation begins to take a member of it away but
-// what heals it, and what an operator asks for by a Slot's name. What is under way goes on.
+// paused: while an operator has a group paused, no new Operation takes a member of it away. Exempt
+// are healing and an operator's request that names a Slot. Steps under way go on.
 func paused(s *state, e trace.Event) []string {
 	op := s.disrupts(e)
 	if op == nil || op.Actor == operation.ActorHealing || op.Actor == operation.ActorOperator || op.Request.ID != "" || s.ending(op.Group) {

@@ -8,12 +8,15 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// quorum is I2: a voter that is healthy is taken away only where the healthy voters without it
-// are a majority of all, when that begins and when its call is made. Voters are those that the workload's set lists, whether they run or not;
-// where it never told, the members that have joined. One that went down so lately that nobody may
-// know it counts as healthy. One that is removed or makes way for another CVM is to be out of its set
-// first, or not to be missed in it; with its group every voter goes. A single voter cannot be spared and is interrupted, as one of two is where the spec
-// allows it. One that serves between two parts of its change votes, and is judged again at its next call.
+// quorum is I2: a healthy voter is taken away only where the other healthy voters are a majority of
+// all, both at the start and at the call. Voters are the members in the workload's set, running or
+// not. If the set is unknown, they are the members that have joined. A voter that went down within
+// EvidenceAge counts as healthy.
+//
+// A voter that is removed or replaced must first be out of its set, or must not be missed in it.
+// The deletion of the group removes every voter. A single voter cannot be spared and is
+// interrupted, and so is one of two where the spec allows it. A voter that serves between two parts
+// of its change votes, and is judged again at its next call.
 func quorum(s *state, e trace.Event) []string {
 	op := s.takes(e)
 	if op == nil || s.mayBeDown(op.Slot) || s.ending(op.Group) {
@@ -22,7 +25,7 @@ func quorum(s *state, e trace.Event) []string {
 	var message []string
 	for _, sp := range s.specsOf(op.Group) {
 		if sp == nil {
-			return nil // the group is none
+			return nil // the group does not exist
 		}
 		voters := s.voters(sp)
 		left := slices.DeleteFunc(slices.Clone(voters), func(slot string) bool {
@@ -37,14 +40,15 @@ func quorum(s *state, e trace.Event) []string {
 	return message
 }
 
-// leavesFirst reports that op's member, which is removed or makes way for another CVM, is out of its
-// set before it is away, or right after: it votes for that, and those that are left are a majority of themselves.
+// leavesFirst reports that op's removed or replaced member is out of its set before it is away, or
+// directly after. The member votes for its own removal, and the remaining voters are a majority of
+// themselves.
 func (s *state) leavesFirst(op *operation.Operation, left, voters int) bool {
 	goes := op.Kind == operation.Replace || op.Kind == operation.Delete
 	return goes && s.group(op.Group).set && left+1 >= group.Quorum(voters) && left >= group.Quorum(voters-1)
 }
 
-// maySpare reports that no majority rests on the Slot, or that the spec bears its interruption.
+// maySpare reports that no majority rests on the Slot, or that the spec permits its interruption.
 func (s *state) maySpare(sp *group.Spec, slot string, voters []string) bool {
 	switch {
 	case !slices.Contains(voters, slot) || len(voters) == 1:
@@ -55,10 +59,11 @@ func (s *state) maySpare(sp *group.Spec, slot string, voters []string) bool {
 	return false
 }
 
-// setChanges is I2 for the set itself: those that are left when a voter is taken out are a
-// majority of themselves. And one member comes or goes at a time: none is listed while another
-// has no vote yet, and no voter that is healthy is taken out or away then. One whose agent nobody heard
-// for long is repaired all the same: the other one may not get its vote while it counts as down.
+// setChanges is I2 for the set itself. The voters that remain after a removal are a majority of
+// themselves. The set changes by one member at a time. While a listed member has no vote yet, no
+// other is added, and no healthy voter is removed or taken away. A voter whose agent has been
+// silent for long is repaired all the same: while it counts as down, the other member may not get
+// its vote.
 func setChanges(s *state, e trace.Event) []string {
 	if op := s.disrupts(e); op != nil {
 		g := s.group(op.Group)
@@ -91,7 +96,7 @@ func setChanges(s *state, e trace.Event) []string {
 	return nil
 }
 
-// voters are those of the set, where the workload votes.
+// voters are the voters of the set, where the workload votes.
 func (s *state) voters(sp *group.Spec) []string {
 	if !group.HasVoters(*sp) {
 		return nil

@@ -8,18 +8,19 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// blink is how long a member may be ill without that everybody is told.
+// blink is how long a member may be unhealthy without a report to every coordinator.
 const blink = time.Minute
 
-// stretch is since when a Boot serves, but for blinks, and when what it follows ceased to.
+// stretch is since when a Boot serves without longer breaks, and when the serving before it ended.
 type stretch struct {
 	boot           string
 	since, stopped time.Duration
 }
 
-// counted: nobody counts before it has served for min_ready. A step is done only then; and a member that
-// came back less long ago is away for whoever begins to take another one, or goes on to its call. Not where clocks
-// or ways to members were changed in the last minutes, by which a coordinator counts.
+// counted: no member counts before it has served for min_ready. A step is done only then. A younger
+// member is away for any Operation that starts to take another member, or proceeds to its call. The
+// check pauses for some minutes after a change of clocks or of connections to members, by which a
+// coordinator counts.
 func counted(t trace.Trace) []Violation {
 	var f findings
 	all := map[string]stretch{}
@@ -55,7 +56,7 @@ func counted(t trace.Trace) []Violation {
 	return f
 }
 
-// leastReady is the least min_ready of the specs that a decision may rest on.
+// leastReady is the lowest min_ready of the specs that a decision may rest on.
 func (s *state) leastReady(name string) time.Duration {
 	least := time.Duration(-1)
 	for _, sp := range s.specsOf(name) {
@@ -69,7 +70,7 @@ func (s *state) leastReady(name string) time.Duration {
 	return max(least-time.Second, 0) // reports carry whole milliseconds, by their senders' clocks
 }
 
-// doneEarly is why the step that ends with e is done too early; "": it is not, or none ends.
+// doneEarly is why the step that ends with e is done too early; "": it is not, or no step ends.
 func (s *state) doneEarly(e trace.Event, all map[string]stretch) string {
 	op := e.Operation
 	if e.Kind != trace.Committed || e.Deleted || op == nil || op.Phase != operation.Done || s.operations[op.ID] == nil || s.operations[op.ID].Phase != operation.Settling || !s.member(op.Slot).serves() {
@@ -81,8 +82,8 @@ func (s *state) doneEarly(e trace.Event, all map[string]stretch) string {
 	return ""
 }
 
-// besideUnready is why the Operation that takes its member away with e does so beside one that does not
-// count yet.
+// besideUnready is why the Operation that takes its member away with e does so while another member
+// does not count yet.
 func (s *state) besideUnready(e trace.Event, all map[string]stretch) string {
 	op := s.takes(e)
 	if op == nil || s.mayBeDown(op.Slot) || s.condemned(op.Group, op.Slot) || s.wasDown(op) || s.silent(op.Slot) {
@@ -90,7 +91,7 @@ func (s *state) besideUnready(e trace.Event, all map[string]stretch) string {
 	}
 	ready, why := s.leastReady(op.Group), ""
 	if m := all[op.Slot]; s.now-m.since < ready {
-		return "" // it does not count itself: to take it away takes nothing more
+		return "" // the member does not count itself: its loss takes nothing more away
 	}
 	for _, sp := range s.specsOf(op.Group) {
 		out := 0

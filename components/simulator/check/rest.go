@@ -12,9 +12,8 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// strays is I25: at rest the platform has the CVMs that the records bind and no others, each as
-// the instance that is bound. Where one is missing or too many, the status of its group says
-// that something is not as it should be.
+// strays is I25: in the end the platform has exactly the CVMs that the records bind, each as the
+// bound instance. Where a CVM is missing or extra, the status of its group gives a reason.
 func strays(s *state, e trace.Event) []string {
 	if e.Kind != trace.Settled {
 		return nil
@@ -34,8 +33,8 @@ func strays(s *state, e trace.Event) []string {
 	return out
 }
 
-// told reports that vm came to be unseen, when its Slot went, and its group names it as one that no Slot claims, for
-// a person; nobody does that of a group that is gone.
+// This reports whether vm was created unseen when its Slot went, and its group names it to
+// operators as an orphan. A deleted group names no orphans.
 func (s *state) told(e trace.Event, vm trace.CVM) bool {
 	name, unseen := s.unseen[vm.VMUUID]
 	names := slices.Contains(e.Waiting[name].Holds, rollout.ConditionOrphans) && strings.Contains(e.Resting[name], "("+vm.VMUUID+")")
@@ -63,7 +62,7 @@ func (s *state) groupOf(name string) string {
 	return ""
 }
 
-// nothingOpen is I26: at rest no Operation is open, unless its group gives a reason.
+// nothingOpen is I26: in the end no Operation is open, unless its group gives a reason.
 func nothingOpen(s *state, e trace.Event) []string {
 	if e.Kind != trace.Settled {
 		return nil
@@ -79,8 +78,8 @@ func nothingOpen(s *state, e trace.Event) []string {
 	return out
 }
 
-// namesReason is L10: at rest every group that there is says whether it is as its spec wants it, and
-// if not, why.
+// namesReason is L10: in the end every existing group reports whether it matches its spec, and
+// otherwise gives a reason.
 func namesReason(s *state, e trace.Event) []string {
 	if e.Kind != trace.Settled {
 		return nil
@@ -94,8 +93,8 @@ func namesReason(s *state, e trace.Event) []string {
 	return out
 }
 
-// neverStuck is L11: what does not rest when its time is over waits for a person: it names what only
-// they can end, and has said the same all along.
+// neverStuck is L11: a group that is not settled after its time waits for an operator. It names a
+// reason that only an operator can end, and has given the same reason all along.
 func neverStuck(s *state, e trace.Event) []string {
 	if e.Kind != trace.Settled {
 		return nil
@@ -114,7 +113,7 @@ func neverStuck(s *state, e trace.Event) []string {
 	return out
 }
 
-// persons are the holds that nobody but a person ends.
+// persons are the holds that only an operator ends.
 var persons = []string{
 	rollout.HoldPreservedState, rollout.HoldDeleteDisks, rollout.HoldInstanceMissing, rollout.HoldUnadopted,
 	rollout.HoldOutOfSet, rollout.HoldQuarantined, rollout.HoldRefused, rollout.HoldInterruption, rollout.HoldWouldLoseQuorum,
@@ -122,13 +121,13 @@ var persons = []string{
 	rollout.HoldTransferBudget, rollout.HoldOpportunistic, rollout.ConditionOrphans,
 }
 
-// latest is how long after all went right a step may still fail by what went wrong before.
+// latest is how long after all faults ended a step may still fail by an earlier fault.
 const latest = 5 * time.Minute
 
-// waitsForPerson reports that the group goes on only when a person does something: its rollout
-// failed by what went wrong, an operator's switch is set, what it names is for them, or nothing is
-// to heal a member whose CVM was stopped, or whose workload hangs. What fails by a deadline after all
-// went right was stuck.
+// waitsForPerson reports that only an operator's action lets the group go on. Its rollout failed by
+// a fault, an operator's switch is set, or its reason is for operators. Or no healing covers a
+// member whose CVM was stopped, or whose workload hangs. A failure by a deadline after all faults
+// ended means that the group was stuck.
 func (s *state) waitsForPerson(name string, e trace.Event) bool {
 	w := e.Waiting[name]
 	r := s.rollouts[w.Rollout]
@@ -139,7 +138,7 @@ func (s *state) waitsForPerson(name string, e trace.Event) bool {
 	case r.State == operation.FailedState && !s.failedStuck(r):
 		return true
 	case r.State == operation.PartitionReached && s.allServe(name) && !s.underWay(name):
-		return true // who is kept from the target is let go by a person
+		return true // an operator releases the members that are kept from the target
 	case r.State == operation.PausedState && (s.switched(freezeSwitch) || s.switched(freezeOf(name)) || s.switched("control/pause/"+name)):
 		return true
 	}
@@ -148,8 +147,8 @@ func (s *state) waitsForPerson(name string, e trace.Event) bool {
 		if m == nil || m.group != name || !vm.Stopped && !vm.Hung {
 			return false
 		}
-		// Nothing heals it in the middle of a step of the rollout, which fails by that, nor while the
-		// others wait for it to found their set.
+		// Nothing heals the member within a step of the rollout, which fails by that. Nothing heals
+		// it while the others wait for it to found their set.
 		failed := r != nil && r.Verdict != nil && (r.Verdict.Slot == m.slot || !s.founded(name))
 		return failed || !heals(s.spec(name), vm)
 	}
@@ -159,11 +158,11 @@ func (s *state) waitsForPerson(name string, e trace.Event) bool {
 	return slices.ContainsFunc(w.Holds, func(hold string) bool {
 		switch hold {
 		case rollout.HoldQuorum, rollout.HoldQuorumUnknown, rollout.HoldLeaderUnknown:
-			return s.short(name, anyone) // it has lost its majority for good
+			return s.short(name, anyone) // it has lost its majority permanently
 		case rollout.HoldHealStorm:
 			return s.outages() > 1
 		case rollout.HoldNoSource:
-			// Its only member is not replaced, whoever asked for it.
+			// Its only member is not replaced, by request or otherwise.
 			alone := s.spec(name) != nil && len(s.spec(name).Members()) == 1
 			return alone || !slices.ContainsFunc(s.slots(), func(m *member) bool { return m.group == name && m.serves() })
 		}
@@ -171,8 +170,8 @@ func (s *state) waitsForPerson(name string, e trace.Event) bool {
 	})
 }
 
-// heals reports that healing by sp is to start what ails vm. Whether a workload hangs is told by its
-// driver, or by the check that healing goes by.
+// heals reports that healing by sp covers the fault of vm. The driver, or the check that healing
+// uses, detects a hanging workload.
 func heals(sp *group.Spec, vm trace.CVM) bool {
 	if sp == nil || sp.AutoHealing == nil {
 		return false
@@ -180,13 +179,13 @@ func heals(sp *group.Spec, vm trace.CVM) bool {
 	return vm.Stopped || group.HasDriver(*sp) || sp.AutoHealing.HealthCheck != ""
 }
 
-// allServe reports that all that the group is to have serve.
+// allServe reports that all members of the group's spec serve.
 func (s *state) allServe(name string) bool {
 	sp := s.spec(name)
 	return sp != nil && !slices.ContainsFunc(sp.Members(), func(slot string) bool { return !s.member(slot).serves() })
 }
 
-// underWay reports that a step of the group is open, or a Slot is bound that its spec does not want.
+// underWay reports that a step of the group is open, or that an unwanted Slot is bound.
 func (s *state) underWay(name string) bool {
 	sp := s.spec(name)
 	return slices.ContainsFunc(s.slots(), func(m *member) bool {
@@ -199,7 +198,7 @@ func leftOver(sp *group.Spec, m *member) bool {
 	return m.bound != nil && m.bound.VMUUID != "" && !slices.Contains(sp.Members(), m.slot)
 }
 
-// outages are the members of all groups that do not serve, of those that did.
+// outages counts the members of all groups that served once and do not now.
 func (s *state) outages() (n int) {
 	for _, m := range s.slots() {
 		if s.down(m.slot) {
@@ -209,9 +208,9 @@ func (s *state) outages() (n int) {
 	return n
 }
 
-// unfounded reports that the group's set was to be founded by a member that it is not to have now,
-// and never was: those that were made wait for the others, and a person has to replace them, or to
-// have the others made.
+// unfounded reports that a member that the spec no longer wants was to found the group's set, and
+// never did. The created members wait for the others. An operator has to replace them, or to have
+// the others created.
 func (s *state) unfounded(name string) bool {
 	sp := s.spec(name)
 	if sp == nil || !group.HasVoters(*sp) || s.founded(name) {
@@ -227,8 +226,8 @@ func (s *state) founded(name string) bool {
 	return slices.ContainsFunc(s.slots(), func(m *member) bool { return m.group == name && m.ever })
 }
 
-// lostLeftOver reports that a Slot is not wanted any more whose CVM the platform lost: its record
-// stays, and nobody is told what to do about it.
+// lostLeftOver reports that the platform lost the CVM of an unwanted Slot. Its record stays, and no
+// hold names a way out.
 func (s *state) lostLeftOver(name string, e trace.Event) bool {
 	sp := s.spec(name)
 	return sp != nil && slices.ContainsFunc(s.slots(), func(m *member) bool {
@@ -236,8 +235,8 @@ func (s *state) lostLeftOver(name string, e trace.Event) bool {
 	})
 }
 
-// bereft reports that the CVMs of so many voters of the group are gone that those left are no
-// majority, and never will be.
+// bereft reports that so many CVMs of the group's voters are gone that the rest are no majority,
+// and never will be.
 func (s *state) bereft(name string, e trace.Event) bool {
 	voters := s.group(name).voters
 	left := slices.DeleteFunc(slices.Clone(voters), func(slot string) bool {
@@ -246,12 +245,13 @@ func (s *state) bereft(name string, e trace.Event) bool {
 	return len(voters) > 0 && len(left) < group.Quorum(len(voters))
 }
 
-// asked is how often in a row the platform is asked for what it refuses, until a person decides.
+// asked is how many consecutive refusals of the platform end the retries, until an operator
+// decides.
 const asked = 6
 
-// failedStuck reports that the verdict of r came by a deadline long after all went right. What the platform refused
-// as often as it is asked was a person's from then on, and the deadline only says so once more. Nothing heals a
-// member whose workload hangs in its step.
+// failedStuck reports that the verdict of r came by a deadline long after all faults ended. After
+// the last retry of a refused step the decision is an operator's, and a later deadline adds
+// nothing. Nothing heals a member whose workload hangs in its step.
 func (s *state) failedStuck(r *operation.Rollout) bool {
 	v := r.Verdict
 	if v != nil && v.Cause == operation.CauseProgress {
@@ -268,8 +268,8 @@ func (s *state) failedStuck(r *operation.Rollout) bool {
 	return v == nil || late && (v.Cause == operation.CauseProgress || v.Cause == operation.CauseDeadline)
 }
 
-// arrived is L6: where a group says that all is as its spec wants it, that is so: every member
-// serves, and those that a rollout moves run what the spec asks for; no Slot is left over.
+// arrived is L6: where a group reports that it matches its spec, it does. Every member serves, the
+// moved members run the target, and no Slot is left over.
 func arrived(s *state, e trace.Event) []string {
 	if e.Kind != trace.Settled {
 		return nil

@@ -120,7 +120,7 @@ func reasonCases() cases {
 }
 
 func stuckCases() cases {
-	// waits ends r: pg has named these for so long.
+	// waits ends r: pg has named these holds for the time d.
 	waits := func(r *run, d time.Duration, holds ...string) *run {
 		return r.settled("it waits", "pg-0", "pg-1").then(func(e *trace.Event) {
 			e.Still, e.Waiting = 40*time.Minute, map[string]trace.Waiting{"pg": {For: d, Rollout: "r", Holds: holds}}
@@ -140,7 +140,7 @@ func stuckCases() cases {
 		}
 		return waits(r.healed().after(latest).rollout("r", operation.FailedState, failed(operation.CauseProgress)), long, "rollout_failed")
 	}
-	// failsIn is that pg-0's step came no further than that in its time, long after all went right.
+	// failsIn: pg-0's step reached only that phase in its time, long after all faults ended.
 	failsIn := func(phase operation.Phase, r *run) *run {
 		return r.healed().after(latest).rollout("r", operation.FailedState, &operation.Verdict{Slot: "pg-0", Cause: operation.CauseDeadline, Phase: phase})
 	}
@@ -247,7 +247,7 @@ func paceCases() []cases {
 	}
 }
 
-// story is a member's update with all that belongs to it, seen by every Checker.
+// story is a complete update of a member, seen by every Checker.
 func story() *run {
 	target := specOf("patroni", 3, minReady(2)).Revision()
 	to := func(op *opRecord) { op.To, op.From = target, "old" }

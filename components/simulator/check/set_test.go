@@ -7,7 +7,7 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// lists says who belongs to the set of pg.
+// lists reports the members of the set of pg.
 func (r *run) lists(voters []string, learners ...string) *run {
 	return r.add(trace.Event{Kind: trace.Listed, By: voters[0], Group: "pg", Voters: voters, Learners: learners})
 }

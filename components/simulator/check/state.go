@@ -16,65 +16,65 @@ import (
 	"cadre.dev/store"
 )
 
-// EvidenceAge is how old what a decision rests on may be: what happened less long ago may be
-// unknown to whoever decides. An agent's last report counts for so long, and where the platform
-// shows what was before there is nothing else to go by.
+// EvidenceAge bounds the age of the evidence that a decision rests on: a coordinator may not know a
+// younger event. An agent's last report counts for that long. While the platform hides a change,
+// the coordinator has no newer evidence.
 var EvidenceAge = rollout.Timing{}.OrDefault().StaleAfter
 
-// state is what the trace told up to an event.
+// state is the content of the trace up to an event.
 type state struct {
 	now     time.Duration
 	groups  map[string]*groupState
 	members map[string]*member
-	// operations are the records that there are, by id.
+	// operations are the existing records, by id.
 	operations map[string]*operation.Operation
-	// caller of an Operation is who wrote the record that announces its last call.
+	// caller of an Operation is the writer of the record that announces its last call.
 	caller map[string]string
-	// index of the event that is looked at. recordedAt and failedAt are those that Operations
-	// are from and failed at, decidedAt is the last at which a person decided something about a
-	// group; none where that never was.
+	// index of the present event. recordedAt and failedAt are the events at which Operations were
+	// recorded and failed. decidedAt is the event of an operator's last decision about a group. A
+	// missing entry means never.
 	index                           int
 	recordedAt, failedAt, decidedAt map[string]int
-	// storeIndex is the store's last.
+	// storeIndex is the store's last index.
 	storeIndex uint64
-	// switches of the operators that are set, since when.
+	// switches of the operators that are set, and since when.
 	switches map[string]time.Duration
-	// cleared are those that were taken back, when that was last.
+	// cleared are the times at which switches were last removed.
 	cleared map[string]time.Duration
-	// rollouts are the records that there are, by id; failedFrom is since when one has its verdict.
+	// rollouts are the existing records, by id; failedFrom is the time of a rollout's verdict.
 	rollouts   map[string]*operation.Rollout
 	failedFrom map[string]time.Duration
 	// failedHung are the rollouts that failed by a Slot whose workload hung in its step.
 	failedHung map[string]bool
-	// refusals counts, by rollout and Slot, the steps in a row that the platform refused.
+	// refusals counts, by rollout and Slot, the consecutive steps that the platform refused.
 	refusals map[string]map[string]int
-	// givenUp are the disks that operators gave up, by group, oldest first; endings what they want
-	// with the CVMs of a group that is to go; asked what they asked for, by id, also after it was
-	// taken away. left are the CVMs whose members left with their disks given up.
+	// givenUp are the disks that operators gave up, by group, oldest first. endings are their
+	// deletion requests for groups, asked their other requests by id; both stay after the request's
+	// removal. left are the CVMs whose members left with their disks given up.
 	givenUp map[string][]givenUp
 	endings map[string]*store.DeleteGroup
-	// spared are since when groups are not to go any more that were to.
+	// spared are the times at which a group's deletion was cancelled.
 	spared map[string]time.Duration
 	asked  map[string]*store.QueueRequest
 	left   map[string]bool
-	// unseen are the groups of CVMs that nobody may know of, by CVM: their creation, of calls whose outcome
-	// nobody knows (unsure), took effect when the platform had been hiding what comes (hides).
+	// unseen maps CVMs that no coordinator may know of to their groups: the outcome of their
+	// creation is unknown (unsure), and it took effect while the platform hid changes (hides).
 	unseen map[string]string
 	unsure map[int]bool
 	hides  bool
-	// healed: all goes right, since healedAt.
+	// healed: all faults ended, at healedAt.
 	healed   bool
 	healedAt time.Duration
 }
 
-// groupState is what is known of a group.
+// groupState is the state of a group.
 type groupState struct {
-	// specs that were in force, oldest first; nil where there was none.
+	// specs that were in force, oldest first; nil where the group had none.
 	specs []dated
-	// leader of the workload, since when.
+	// leader of the workload, since ledAt.
 	leader string
 	ledAt  time.Duration
-	// set: the workload told who belongs to it: voters, and learners since learnAt.
+	// set: the workload reported its members: voters, and learners since learnAt.
 	set              bool
 	voters, learners []string
 	learnAt          time.Duration
@@ -85,48 +85,47 @@ type dated struct {
 	spec *group.Spec
 }
 
-// givenUp are Slots whose disks were given up, until that was taken back; 0: it was not.
+// givenUp are Slots whose disks were given up, until the withdrawal; 0: not withdrawn.
 type givenUp struct {
 	slots []string
 	until time.Duration
 }
 
-// member is what is known of a Slot. A nil record does not exist.
+// member is the state of a Slot. A nil record does not exist.
 type member struct {
 	slot, group string
 	bound       *group.SlotRecord
-	// boundAt is since when it has the CVM that is bound.
+	// boundAt is the time at which the bound CVM was bound.
 	boundAt   time.Duration
 	policy    *policy.SlotPolicy
 	admission *policy.Admission
-	// generation is the highest of its admissions, also after the record of one went.
+	// generation is the highest of its admissions, also after the removal of a record.
 	generation uint64
-	// ran is the Revision of the last Boot that was admitted, also after its record went.
+	// ran is the Revision of the last admitted Boot, also after the removal of its record.
 	ran string
 	// open are its Operations that did not end, oldest first.
 	open []*operation.Operation
-	// serving are its Boots that serve; ever: one did. servedAt is the event at which one
-	// began last.
+	// serving are its Boots that serve; ever: a Boot served. servedAt is the event at which a Boot
+	// last began to serve.
 	serving  []string
 	ever     bool
 	servedAt int
-	// changed is when it last began or ceased to serve; without any, when it got a CVM.
+	// changed is when it last began or ceased to serve; without either, when it got a CVM.
 	changed time.Duration
-	// muted: nobody hears its agent, since mutedAt; they did again at heardAt.
+	// muted: its agent is unheard since mutedAt; heardAt is when it was heard again.
 	muted            bool
 	mutedAt, heardAt time.Duration
-	// hung: its workload does, and neither served nor was started anew since.
+	// hung: its workload hangs, and has neither served nor restarted since.
 	hung bool
-	// goesBy is the Revision whose checks its agent says it goes by, each judged; "": it does not
-	// say so of any.
+	// goesBy is the Revision whose checks its agent runs and has judged completely; "": none.
 	goesBy string
-	// away: an Operation takes it away, or took it away and it did not serve again yet.
-	// takenAt is the event at which it began to.
+	// away: an open Operation takes the member away, or an earlier one did and the member has not
+	// served since. takenAt is the event at which that began.
 	away    bool
 	takenAt int
 }
 
-// walk shows each event with the state right before it.
+// walk shows each event with the state directly before it.
 func walk(t trace.Trace, look func(s *state, i int, e trace.Event)) {
 	s := &state{
 		groups: map[string]*groupState{}, members: map[string]*member{}, operations: map[string]*operation.Operation{},
@@ -142,7 +141,7 @@ func walk(t trace.Trace, look func(s *state, i int, e trace.Event)) {
 	}
 }
 
-// apply takes e into the state.
+// apply updates the state with e.
 func (s *state) apply(e trace.Event) {
 	switch e.Kind { //nolint:exhaustive // the others change nothing that checkers share
 	case trace.Committed:
@@ -203,7 +202,7 @@ func (s *state) apply(e trace.Event) {
 	}
 }
 
-// hangsBy takes a fault of the member: a reboot ends what hangs.
+// hangsBy updates the member for a fault: a reboot ends a hang.
 func (m *member) hangsBy(fault string) {
 	switch fault {
 	case "hang":
@@ -213,10 +212,10 @@ func (m *member) hangsBy(fault string) {
 	}
 }
 
-// record takes what was written.
+// record updates the state with a write.
 func (s *state) record(e trace.Event) {
 	sets := switchesOf(e)
-	if e.Excluded != nil { // it takes the place of the one before
+	if e.Excluded != nil { // it replaces the exclusion before it
 		for _, what := range (group.Exclusion{Rollout: true, Healing: true}).Words() {
 			if name := excludedFrom(what, e.Slot); !slices.Contains(sets, name) && s.switched(name) {
 				delete(s.switches, name)
@@ -286,18 +285,19 @@ func (s *state) record(e trace.Event) {
 		}
 		m.bound = ifKept(e, e.Bound)
 		if e.Deleted {
-			m.ever, m.away, m.ran, m.generation = false, false, "", 0 // the Slot is no more
+			m.ever, m.away, m.ran, m.generation = false, false, "", 0 // the Slot no longer exists
 		}
 	}
 }
 
-// failedByHanging reports that a step had its Boot and its time was over, and that the workload hung all the while.
+// failedByHanging reports that a step's time was over after its Boot, and that the workload hung
+// then.
 func (s *state) failedByHanging(v operation.Verdict) bool {
 	late := v.Cause == operation.CauseDeadline && (v.Phase == operation.Joining || v.Phase == operation.Settling)
 	return late && v.Slot != "" && s.member(v.Slot).hung
 }
 
-// ifKept is the record, or nil where it was deleted.
+// ifKept is the record, or nil if the event deleted it.
 func ifKept[T any](e trace.Event, record *T) *T {
 	if e.Deleted {
 		return nil
@@ -305,7 +305,7 @@ func ifKept[T any](e trace.Event, record *T) *T {
 	return record
 }
 
-// countRefusals takes the end of op into them.
+// countRefusals updates the refusals for the end of op.
 func (s *state) countRefusals(op *operation.Operation) {
 	of := s.refusals[op.Rollout]
 	if of == nil {
@@ -321,7 +321,7 @@ func (s *state) recordOperation(e trace.Event, op *operation.Operation) {
 	m := s.memberOf(op.Group, op.Slot)
 	before := s.operations[op.ID]
 	if op.Kind == operation.Delete && op.Set.Leaves && (before == nil || !before.Set.Leaves) {
-		s.left[op.CVM.VMUUID] = s.keepsDisk(op) == "" // judged when it is told to leave
+		s.left[op.CVM.VMUUID] = s.keepsDisk(op) == "" // judged when the member is ordered to leave
 	}
 	if before == nil {
 		s.recordedAt[op.ID] = s.index
@@ -356,8 +356,8 @@ func (s *state) recordOperation(e trace.Event, op *operation.Operation) {
 	m.away = m.takenAway() || m.away && !m.gaveBack(before, op)
 }
 
-// gaveBack reports that what took m away is over: it serves, or began to again and was lost for
-// another reason since, or op ended that had it drained and did nothing to it.
+// gaveBack reports that m is no longer taken away. Either m serves, or it served again and was lost
+// for another reason since. Or op ended after it drained m, without any other effect.
 func (m *member) gaveBack(before, op *operation.Operation) bool {
 	drainedOnly := before != nil && takesAway(before) && op.Phase.Ended() && op.Entered[operation.Acting].IsZero()
 	return m.serves() || m.servedAt > m.takenAt || drainedOnly
@@ -383,7 +383,7 @@ func (s *state) memberOf(group, slot string) *member {
 	return m
 }
 
-// slots are the members that are known of, in order.
+// slots are the known members, in order.
 func (s *state) slots() []*member {
 	var out []*member
 	for _, slot := range sortedNames(s.members) {
@@ -396,12 +396,12 @@ func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Key
 
 func (m *member) serves() bool { return len(m.serving) > 0 }
 
-// takenAway: an open Operation has it away.
+// takenAway: an open Operation takes the member away.
 func (m *member) takenAway() bool {
 	return slices.ContainsFunc(m.open, func(op *operation.Operation) bool { return takesAway(op) })
 }
 
-// between: it serves, and its step stands between two parts of a change.
+// between: the member serves, and its step is between two parts of a change.
 func (m *member) between() bool {
 	waits := func(op *operation.Operation) bool { return op.Phase == operation.Drained && len(op.Call.Applied) > 0 }
 	return m.serves() && !slices.ContainsFunc(m.open, func(op *operation.Operation) bool { return takesAway(op) && !waits(op) })
@@ -417,9 +417,9 @@ func (m *member) acting() *operation.Operation {
 	return nil
 }
 
-// takesAway reports that op is in a phase in which its member is not to be counted on. A
-// Create takes nobody away, nor does a Refresh, which stops nothing: with a call it is none. With
-// nothing to drain the call itself is the first that does.
+// takesAway reports that op is in a phase in which its member must not be counted on. A Create
+// takes no member away, and neither does a Refresh, which stops nothing. A Refresh with a call no
+// longer is one. Without a drain the call itself is the first such phase.
 func takesAway(op *operation.Operation) bool {
 	if op.Way.Refreshes() && op.Call.Number == 0 {
 		return false
@@ -434,23 +434,23 @@ func takesAway(op *operation.Operation) bool {
 	return false
 }
 
-// disrupts is the Operation that starts to take its member away with e; nil: e is no such
+// disrupts is the Operation that starts to take its member away with e; nil: e is another kind of
 // event.
 func (s *state) disrupts(e trace.Event) *operation.Operation {
 	op := e.Operation
 	if e.Kind != trace.Committed || e.Deleted || op == nil || !takesAway(op) {
 		return nil
 	}
-	// Between two parts of a change it is under way, whatever its phase.
+	// Between two parts of a change it is under way, in any phase.
 	if before := s.operations[op.ID]; before != nil && (takesAway(before) || len(before.Call.Applied) > 0) {
 		return nil
 	}
 	return op
 }
 
-// takes is the Operation that takes its member away with e: that starts to, or that goes on to
-// its call, for which all that its drain took the time of is looked at anew (R50). nil: e is no
-// such event.
+// takes is the Operation that takes its member away with e. It starts to do so, or it proceeds to
+// its call, before which all conditions are checked again after the drain (R50). nil: e is another
+// kind of event.
 func (s *state) takes(e trace.Event) *operation.Operation {
 	if op := s.disrupts(e); op != nil {
 		return op
@@ -461,7 +461,7 @@ func (s *state) takes(e trace.Event) *operation.Operation {
 	return nil
 }
 
-// acts is the Operation that enters ACTING with e; nil: e is no such event.
+// acts is the Operation that enters ACTING with e; nil: e is another kind of event.
 func (s *state) acts(e trace.Event) *operation.Operation {
 	op := e.Operation
 	if e.Kind != trace.Committed || e.Deleted || op == nil || op.Phase != operation.Acting {
@@ -473,23 +473,23 @@ func (s *state) acts(e trace.Event) *operation.Operation {
 	return op
 }
 
-// down reports that the Slot has a CVM, or had one, and does not serve for longer than
-// anybody may not know it. A Slot that was never filled is being provided.
+// down reports that the Slot has or had a CVM, and has not served for longer than EvidenceAge. A
+// Slot that was never filled is being provided.
 func (s *state) down(slot string) bool {
 	m := s.member(slot)
 	filled := m.ever || m.bound != nil && (m.bound.VMUUID != "" || len(m.bound.Lineage) > 0)
 	return filled && !m.serves() && s.now-m.changed > EvidenceAge
 }
 
-// mayBeDown reports that the Slot does not serve, or did not so lately that it may still be
-// taken for down.
+// mayBeDown reports that the Slot does not serve, or did not so recently that a coordinator may
+// still take it for down.
 func (s *state) mayBeDown(slot string) bool {
 	m := s.member(slot)
 	return !m.serves() || s.now-m.changed <= EvidenceAge
 }
 
-// specsOf are the specs of a group that were in force within the age of evidence, newest
-// first: a decision may rest on any of them. One that is nil says that the group was none.
+// specsOf are the specs of a group that were in force within the age of evidence, newest first: a
+// decision may rest on any of them. A nil spec means that the group did not exist.
 func (s *state) specsOf(name string) []*group.Spec {
 	var out []*group.Spec
 	for _, d := range slices.Backward(s.group(name).specs) {
@@ -501,7 +501,7 @@ func (s *state) specsOf(name string) []*group.Spec {
 	return out
 }
 
-// spec in force; nil: the group is none.
+// spec in force; nil: the group does not exist.
 func (s *state) spec(name string) *group.Spec {
 	if all := s.group(name).specs; len(all) > 0 {
 		return all[len(all)-1].spec
@@ -509,28 +509,28 @@ func (s *state) spec(name string) *group.Spec {
 	return nil
 }
 
-// heartbeat is how old the last word of an agent may be when it falls silent.
+// heartbeat is the highest age of an agent's last report when the agent falls silent.
 const heartbeat = 5 * time.Second
 
-// lostAfter is how long an agent is not heard until its member counts as down (R31), which is counted
-// from its last word.
+// lostAfter is the silence of an agent after which its member counts as down (R31), counted from
+// its last report.
 var lostAfter = rollout.Timing{}.OrDefault().LostAfter - heartbeat
 
-// silent reports that nobody heard the Slot's agent for so long that its member counts as down,
-// whatever it does.
+// silent reports that the Slot's agent has been unheard for so long that its member counts as down,
+// whether or not it serves.
 func (s *state) silent(slot string) bool {
 	m := s.member(slot)
 	return m.muted && s.now-m.mutedAt >= lostAfter
 }
 
-// mayServe reports that the Slot serves, or did so lately that it may still be taken to.
+// mayServe reports that the Slot serves, or did so recently that it may still count as serving.
 func (s *state) mayServe(slot string) bool {
 	m := s.member(slot)
 	return m.serves() || m.ever && s.now-m.changed <= EvidenceAge
 }
 
-// condemned reports that the Slot is not wanted, by a spec that a decision may rest on, or
-// that its group is being deleted.
+// condemned reports that a spec that a decision may rest on does not want the Slot, or that its
+// group is being deleted.
 func (s *state) condemned(groupName, slot string) bool {
 	specs := s.specsOf(groupName)
 	if len(specs) == 0 || s.ending(groupName) {
@@ -539,14 +539,14 @@ func (s *state) condemned(groupName, slot string) bool {
 	return slices.ContainsFunc(specs, func(sp *group.Spec) bool { return sp == nil || !slices.Contains(sp.Members(), slot) })
 }
 
-// ending: an operator asked for the deletion of the group, or took that back a moment ago.
+// ending: an operator requested the deletion of the group, or withdrew the request a moment ago.
 func (s *state) ending(groupName string) bool {
 	spared, was := s.spared[groupName]
 	return s.switched("control/delete/"+groupName) || was && s.now-spared <= EvidenceAge
 }
 
-// switched reports that an operator's switch is set; knownSince is since when, where everybody
-// may know of it.
+// switched reports that an operator's switch is set. knownSince returns since when, once every
+// coordinator must know it.
 func (s *state) switched(name string) bool {
 	_, set := s.switches[name]
 	return set
@@ -557,7 +557,7 @@ func (s *state) knownSince(name string) (since time.Duration, known bool) {
 	return since, set && s.now-since > EvidenceAge
 }
 
-// switchKey is the name of an operator's switch: what is behind the store's prefix.
+// switchKey is the name of an operator's switch: the key after the store's prefix.
 func switchKey(key string) (name string, is bool) {
 	at := strings.Index(key, "control/")
 	if at < 0 || at > 0 && key[at-1] != '/' {
@@ -566,10 +566,10 @@ func switchKey(key string) (name string, is bool) {
 	return key[at:], true
 }
 
-// decides reports that a person decided something about a group with e: wrote its spec, or what they
-// wrote is in force from now on; or asked for something by its name or that of one of its Slots or
-// Operations. What stops things for a while, or one member, decides nothing about what failed, nor
-// does what the leader removes when it is served.
+// decides reports that an operator decided something about a group with e. Its spec was written or
+// came into force, or a request names the group, one of its Slots or Operations. A switch that
+// stops the group, or one member, decides nothing about a failure. Neither does the leader's
+// removal of an answered request.
 func (s *state) decides(e trace.Event) (name string, is bool) {
 	switch q := e.Asked; {
 	case e.Kind != trace.Committed:
@@ -585,8 +585,8 @@ func (s *state) decides(e trace.Event) (name string, is bool) {
 	return "", false
 }
 
-// inScope reports that a rollout moves the Slot: neither the partition nor a setting of its
-// own keeps it back.
+// inScope reports that a rollout moves the Slot: neither the partition nor the Slot's own setting
+// excludes it.
 func inScope(sp *group.Spec, slot string) bool {
 	_, ordinal, err := group.ParseSlot(slot)
 	return err == nil && sp.HasOrdinal(ordinal) && sp.KeptBy(ordinal, group.Exclusion{}) == ""

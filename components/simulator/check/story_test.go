@@ -14,7 +14,8 @@ func TestStoryBreaksNothing(t *testing.T) {
 	}
 }
 
-// TestStoryWithoutOneEvent leaves out what a promise rests on, and asks for who misses it.
+// TestStoryWithoutOneEvent removes an event that a promise rests on, and checks which promise
+// fails.
 func TestStoryWithoutOneEvent(t *testing.T) {
 	for name, test := range map[string]struct {
 		leaveOut func(trace.Event) bool

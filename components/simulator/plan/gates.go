@@ -1,14 +1,14 @@
 package plan
 
-// What a person says about what a group may run.
+// Operators' decisions about the Revisions that a group may run.
 const (
-	// Floor has nothing older run in the group, from then on, than what it is to run at that moment.
+	// Floor sets the group's floor to its present target: nothing older may run from then on.
 	Floor FaultKind = "floor"
-	// Revoke takes away, for For, that what the group is to run at that moment may run at all.
+	// Revoke revokes, for For, the permission of the group's present target.
 	Revoke FaultKind = "revoke"
-	// Withdraw takes the approval of that back for For, where somebody gave one.
+	// Withdraw withdraws the approval of the present target for For, where there is one.
 	Withdraw FaultKind = "withdraw"
 )
 
-// gates are the kinds of faults about what may run. No seed draws them: a plan names them.
+// gates are the kinds of faults about permissions. No seed draws them: a plan names them.
 var gates = []FaultKind{Floor, Revoke, Withdraw}

@@ -6,32 +6,33 @@ import (
 	"time"
 )
 
-// What a person does about a group, beside its moves.
+// Operators' actions about a group, in addition to its moves.
 const (
-	// Delete has a group deleted with its CVMs and their disks, for good; what its moves ask for later is
-	// nothing. Remake has it deleted, and made anew under its name For later, as its last move says.
-	// Spare takes a deletion back after For, and where the group is gone by then makes it anew.
+	// Delete deletes a group permanently with its CVMs and their disks; its later moves have no
+	// effect. Remake deletes it, and For later makes it again under its name with its last move.
+	// Spare withdraws a deletion after For, and makes a group that is gone by then again.
 	Delete FaultKind = "delete"
 	Remake FaultKind = "remake"
 	Spare  FaultKind = "spare"
-	// Retry has a person look for For whether the group's rollout failed, and let it go on once; Undo
-	// has them go back to the Revision before at once.
+	// Retry watches the group for For, and retries its rollout once if it fails. Undo returns to
+	// the earlier Revision at once.
 	Retry FaultKind = "retry"
 	Undo  FaultKind = "undo"
-	// Resolve has a person say, within For, how each call ended that has no answer and of which they
-	// can tell for certain, in all groups.
+	// Resolve reports, within For, how each unanswered call ended whose outcome is certain, in all
+	// groups.
 	Resolve FaultKind = "resolve"
 )
 
-// AgentCrashAt has the process of a member's agent die at one of the next points of its own work, in the same
-// Boot; it starts again at once.
+// AgentCrashAt kills the process of a member's agent at one of the next points of its own work. It
+// starts again at once, in the same Boot.
 const AgentCrashAt FaultKind = "agent-crash-at"
 
-// persons are what persons may do about a group.
+// persons are operators' possible actions about a group.
 var persons = []FaultKind{Delete, Remake, Spare, Retry, Undo, Resolve, AgentCrashAt}
 
-// drawPersons has a group of every sixth seed deleted, mostly to be made anew; the rollout of one of every
-// fourth retried where it fails, of one of every fourth undone; and calls of every fifth resolved.
+// drawPersons draws operators' actions. In every sixth seed a group is deleted, and mostly made again.
+// In every fourth seed a failed rollout is retried, and in every fourth a rollout is undone. In every
+// fifth seed calls are resolved.
 func drawPersons(r *rand.Rand, p *Plan) {
 	do := func(kind FaultKind, at, within time.Duration) {
 		p.Faults = append(p.Faults, Fault{Kind: kind, At: at, For: within, Target: p.Groups[r.IntN(len(p.Groups))].Name})

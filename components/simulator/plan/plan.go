@@ -1,5 +1,5 @@
-// Package plan decides from a seed what happens in a run: the groups, what their operator asks
-// for, and what goes wrong, when and where. It is a pure function of the seed.
+// Package plan derives the events of a run from a seed: the groups, their operator's requests, and
+// the faults with their times and targets. It is a pure function of the seed.
 package plan
 
 import (
@@ -14,58 +14,57 @@ import (
 // Plan of a run.
 type Plan struct {
 	Seed uint64
-	// Coordinators that there are.
+	// Coordinators is the number of coordinators.
 	Coordinators int
 	Groups       []Group
-	// Moves are what the operator does, in order of time. The first of a group makes it.
+	// Moves are the operator's edits, in order of time. The first move of a group makes it.
 	Moves []Move
 	// Faults that begin at a time, in order of time.
 	Faults []Fault
-	// CrashPoints end the coordinator that makes the n-th step of the run, counted from 1, right
-	// after it: a step is a transaction that is applied or a call that is sent, whoever makes it.
+	// CrashPoints end the coordinator that makes the n-th step of the run, counted from 1, directly
+	// after the step. A step is an applied transaction or a sent call, by any coordinator.
 	CrashPoints []int
-	// Odds are of each call and write, until HealAt.
+	// Odds of each call and write, until HealAt.
 	Odds Odds
-	// Takes is how long things take that go well.
+	// Takes are the durations of successful work.
 	Takes Takes
-	// HealAt is when all goes right again; Rest is how long it then has to come to rest. What
-	// gives the same reason for Still waits for a person.
+	// HealAt is when all faults end; Rest is the time that the run then has to settle. A group that
+	// gives the same reason for Still waits for an operator.
 	HealAt, Rest, Still time.Duration
 }
 
-// Group is what its spec says from its first Move to its last.
+// Group is the content of a group's spec from its first Move to its last.
 type Group struct {
 	Name string
 	// Replicas at first.
 	Replicas int
 	// Workload is its kind: NoWorkload, or one with a leader or with voters.
 	Workload string
-	// Healing is what heals by itself: Unhealed, or the group's replace.
+	// Healing is the automatic healing: Unhealed, or the group's replace.
 	Healing string
 	// Service: healing restarts the workload's service before its CVM.
 	Service bool
-	// Checked: healing goes by the first health check. No seed draws it.
+	// Checked: healing uses the first health check. No seed draws it.
 	Checked bool
-	// Hook is what comes of a hook of its drains that fails or takes too long: Unhooked, where it
-	// has none, or one of the results that hooks have, in small letters.
+	// Hook is the result of a drain hook that fails or times out. Unhooked means that drains have
+	// no hook; the other values are the hooks' results, in lower case.
 	Hook string
-	// Surge is how many extra members a rollout may have, with which none of the others may be
-	// missed; 0: there are none, and one may be away.
+	// Surge is the number of extra members of a rollout; max_unavailable is then 0. With 0 there is
+	// no extra member, and one member may be away.
 	Surge int
-	// Percent is how many of its members, of a hundred, may be away; 0: one may.
+	// Percent is the share of members that may be away, in percent; 0: one may.
 	Percent int
-	// MinReady is how long a member is well before it counts; 0: 2 s.
+	// MinReady is how long a member is healthy before it counts; 0: 2 s.
 	MinReady time.Duration
-	// Launch is what comes of a hook after a launch that fails or takes too long: Unhooked, or as Hook.
+	// Launch is the result of a post-launch hook that fails or times out: Unhooked, or as Hook.
 	Launch string
-	// Approval is how long a person takes to approve what its spec asks for; 0: it needs none.
+	// Approval is an operator's delay before an approval; 0: the group needs none.
 	Approval time.Duration
-	// Deadline is how long a step has until its member is available; 0: as long as specs give it that
-	// say nothing.
+	// Deadline is the time of a step until its member is available; 0: the default of specs.
 	Deadline time.Duration
 }
 
-// Unhooked: its drains have no hook.
+// Unhooked: drains have no hook.
 const Unhooked = ""
 
 // hooks are the other values of Group.Hook.
@@ -81,44 +80,43 @@ var workloads = []string{"patroni", "etcd", "consul", NoWorkload}
 type Move struct {
 	At    time.Duration
 	Group string
-	// Release names the content, of which two are bad; Replicas are as many as then.
+	// Release names the content; two releases are bad. Replicas is the number from then on.
 	Release  string
 	Replicas int
-	// GiveUp says that the disks of those may go which the group is not to have any more.
+	// GiveUp permits the deletion of the disks of members that the group no longer wants.
 	GiveUp bool
-	// Without are Slots that it is not to have, from then on until the next Move.
+	// Without are unwanted Slots, until the next Move.
 	Without []string
-	// Checks are those of its members, from then on until the next Move: OneCheck, or one of the
-	// others.
+	// Checks are the members' checks until the next Move: OneCheck, or another value.
 	Checks string
-	// Size and Image are what they run on, from then on until the next Move; empty: what they began
-	// with.
+	// Size and Image are the members' instance type and OS image until the next Move; empty: the
+	// first ones.
 	Size, Image string
-	// Partition, Exclude and Pin keep members back until the next Move: those below an ordinal, one
-	// by its name, and one at what the group ran first.
+	// Until the next Move these hold members back: Partition the members below an ordinal, Exclude
+	// one by its name, and Pin one at the group's first Revision.
 	Partition    int
 	Exclude, Pin string
-	// Preserve has the spec preserve the disk of a Slot, or of Everybody, until the next Move.
+	// Preserve makes the spec preserve the disk of a Slot, or of Everybody, until the next Move.
 	Preserve string
-	// Opportunistic: until the next Move members take what it asks for when something else touches them.
+	// Opportunistic: until the next Move members are updated only together with other changes.
 	Opportunistic bool
 }
 
-// Values of Move.Release that no member is well with.
+// Values of Move.Release with which no member is healthy.
 const (
-	// IllRelease never is, DeadRelease's agent does not come up.
+	// With IllRelease members are never healthy; with DeadRelease the agent does not come up.
 	IllRelease  = "ill"
 	DeadRelease = "dead"
 )
 
-// Values of Move.Checks. Each changes what the agent looks at, and nothing that runs.
+// Values of Move.Checks. Each changes the agent's checks, and nothing that runs.
 const (
-	// OneCheck asks whether the workload is well.
+	// OneCheck checks the health of the workload.
 	OneCheck = ""
-	// SlowCheck asks the same less often, OtherCheck by another command.
+	// SlowCheck does so less often, OtherCheck with another command.
 	SlowCheck  = "slow"
 	OtherCheck = "other"
-	// TwoChecks have one beside it, NoCheck has none.
+	// TwoChecks adds a second check; NoCheck has none.
 	TwoChecks = "two"
 	NoCheck   = "none"
 )
@@ -126,7 +124,7 @@ const (
 // checks are the other values of Move.Checks.
 var checks = []string{SlowCheck, OtherCheck, TwoChecks, NoCheck}
 
-// FaultKind is what goes wrong.
+// FaultKind is the kind of a fault, or of another event of a plan.
 type FaultKind string
 
 const (
@@ -134,45 +132,45 @@ const (
 	Crash FaultKind = "crash"
 	// CrashAt ends it at the failpoint that it reaches next, when it is the one that leads.
 	CrashAt FaultKind = "crash-at"
-	// CutStore, CutPlatform and CutMembers part a coordinator from others for a while.
+	// CutStore, CutPlatform and CutMembers disconnect a coordinator from others for a while.
 	CutStore    FaultKind = "cut-store"
 	CutPlatform FaultKind = "cut-platform"
 	CutMembers  FaultKind = "cut-members"
-	// Mute parts a member from all coordinators; Sicken has it answer that it is not well.
+	// Mute disconnects a member from all coordinators; Sicken makes it report as unhealthy.
 	Mute   FaultKind = "mute"
 	Sicken FaultKind = "sicken"
-	// Hang has a member's workload hang until it, or its CVM, is restarted; where nothing heals, a
-	// person starts it anew after For.
+	// Hang makes a member's workload hang until it or its CVM is restarted. Without healing, an
+	// operator restarts it after For.
 	Hang FaultKind = "hang"
-	// AgentCrash ends a member's agent; the workload goes on, and it starts again after For.
+	// AgentCrash ends a member's agent, which starts again after For; the workload goes on.
 	AgentCrash FaultKind = "agent-crash"
-	// Reboot restarts a CVM behind everybody's back, Halt stops it, Lose destroys it.
+	// Reboot restarts a CVM without an order, Halt stops it, Lose destroys it.
 	Reboot FaultKind = "reboot"
 	Halt   FaultKind = "halt"
 	Lose   FaultKind = "lose"
 	// Expire ends the leader's session, as when Consul loses it.
 	Expire FaultKind = "expire"
-	// Skew puts a coordinator's wall clock off by By.
+	// Skew moves a coordinator's wall clock by By.
 	Skew FaultKind = "skew"
-	// Refuse has the platform refuse each call for a while, as where a quota is used up.
+	// Refuse makes the platform refuse each call for a while, like an exhausted quota.
 	Refuse FaultKind = "refuse"
-	// Hide has the platform show for a while what was so when that began, to whoever asks.
+	// Hide makes the platform show the state from its beginning for a while, to every caller.
 	Hide FaultKind = "hide"
-	// Split parts every third member of all groups from all coordinators.
+	// Split disconnects every third member of all groups from all coordinators.
 	Split FaultKind = "split"
-	// These are no fault of anybody: an operator stops everything or one group, takes a member
-	// out of service, or keeps one from all that would disrupt it, for For.
+	// These are no faults. For For, an operator freezes everything or one group, takes a member out
+	// of service, or protects a member from all disruption.
 	Freeze      FaultKind = "freeze"
 	FreezeGroup FaultKind = "freeze-group"
 	Drain       FaultKind = "drain"
 	Protect     FaultKind = "protect"
-	// They leave a member out of rollouts and healing, or of one of the two.
+	// These exclude a member from rollouts and healing, or from one of the two.
 	Exclude        FaultKind = "exclude"
 	ExcludeRollout FaultKind = "exclude-rollout"
 	ExcludeHealing FaultKind = "exclude-healing"
-	// Pause is like FreezeGroup, of its rollout alone.
+	// Pause is like FreezeGroup, for the group's rollout only.
 	Pause FaultKind = "pause"
-	// An operator asks once for a restart of a member, or for another CVM in its place.
+	// An operator requests once a restart of a member, or its replacement.
 	AskRestart FaultKind = "ask-restart"
 	AskReplace FaultKind = "ask-replace"
 )
@@ -183,56 +181,57 @@ const Unhealed = "none"
 // healings are the values of Group.Healing.
 var healings = []string{Unhealed, "ask", "auto"}
 
-// Fault is one thing that goes wrong.
+// Fault is one event of a plan.
 type Fault struct {
 	Kind FaultKind
 	At   time.Duration
-	// For is how long it lasts, where it does.
+	// For is its duration, if it has one.
 	For time.Duration
-	// Target is the Slot of the coordinator or member, or the group, that it happens to; All
-	// where it happens to everybody.
+	// Target is the affected Slot of a coordinator or member, or the affected group; All means
+	// everything.
 	Target string
-	// By is how far a clock is off, of Skew.
+	// By is the offset of a clock, for Skew.
 	By time.Duration
 }
 
-// All is the Target of what happens to no one in particular.
+// All is the Target of a fault without a single target.
 const All = "all"
 
-// Coordinator is the Slot of the n-th one.
+// Coordinator is the Slot of the n-th coordinator.
 func Coordinator(n int) string { return fmt.Sprintf("coordinator-%d", n) }
 
 // Member is the n-th Slot of a group.
 func Member(group string, n int) string { return fmt.Sprintf("%s-%d", group, n) }
 
-// GroupOf a Slot is all of its name but the ordinal.
+// GroupOf a Slot is its name without the ordinal.
 func GroupOf(slot string) string { return slot[:max(strings.LastIndexByte(slot, '-'), 0)] }
 
-// Odds are how often calls and writes go wrong, each 0 to 1.
+// Odds are the probabilities of failed calls and writes, each 0 to 1.
 type Odds struct {
-	// LostAnswer of a platform call that is done; Never done, without an answer; Late: done up
-	// to minutes after that its caller gave up; Refused: certainly not done; Slow answers.
+	// Of a platform call: LostAnswer is done without an answer. Never is not done, without an
+	// answer. Late is done up to minutes after its caller gave up. Refused is certainly not done.
+	// Slow answers late.
 	LostAnswer, Never, Late, Refused, Slow float64
-	// Busy is a refusal that is of that moment: the CVM is busy, or the account asks too often.
+	// Busy is a temporary refusal: the CVM is busy, or the account asks too often.
 	Busy float64
-	// BlindList fails a list of the platform, StaleList answers what was so before; BlindAsk fails
-	// what else it is asked without an effect.
+	// BlindList fails a list of the platform, StaleList answers with an older state. BlindAsk fails
+	// the other requests without an effect.
 	BlindList, StaleList, BlindAsk float64
-	// LostWrite and LostAck of a transaction: not applied, and applied, without an answer.
+	// LostWrite and LostAck of a transaction without an answer: not applied, and applied.
 	LostWrite, LostAck float64
-	// Hook of a drain is slow, fails or hangs. Handover of leadership, and each change of a
+	// Hook of a drain is slow, fails or hangs. Handover is for leadership and for each change of a
 	// workload's set: slow, refused for now, or done or not done without an answer.
 	Hook, Handover float64
 }
 
-// Takes are the most that things take, each time anew; 0: they take as long each time, or no time.
+// Takes are the longest durations, drawn each time; 0: a fixed duration, or none.
 type Takes struct {
-	// Boot of a CVM. Lag is from when a member of a workload that has a leader runs until it has what
-	// the others have; Election is how long such a one has no leader after it lost one.
+	// Boot of a CVM. Lag is the time in which a new member of a workload with a leader catches up.
+	// Election is how long such a workload has no leader after it lost one.
 	Boot, Lag, Election time.Duration
 }
 
-// Horizon is how long things go wrong in a drawn plan.
+// Horizon is how long faults happen in a drawn plan.
 const Horizon = 8 * time.Minute
 
 // Draw makes the plan of a seed.
@@ -271,13 +270,13 @@ func Draw(seed uint64) Plan {
 	later := Source(seed, "later", 0)
 	p.Odds.Busy, p.Odds.BlindAsk, p.Takes = oddsOf(later, 0.3), oddsOf(later, 0.3), takes(later)
 	if slices.ContainsFunc(p.Groups, func(g Group) bool { return g.Deadline > 0 }) {
-		// A step that goes well is over before its deadline.
+		// A healthy step ends before its deadline.
 		p.Takes.Boot, p.Takes.Lag = min(p.Takes.Boot, shortDeadline/4), min(p.Takes.Lag, shortDeadline/6)
 	}
 	return p
 }
 
-// moves make a group, and change it once to three times.
+// moves make a group, and change it one to three times.
 func moves(r *rand.Rand, g Group) []Move {
 	out := []Move{{Group: g.Name, Release: "one", Replicas: g.Replicas}}
 	for n, at := 0, 90*time.Second; n < 1+r.IntN(3); n++ {
@@ -295,8 +294,8 @@ func moves(r *rand.Rand, g Group) []Move {
 	return out
 }
 
-// drawChecks has half of the changes change the checks, and half of these nothing else, so that the
-// Boots that run are to prove them.
+// drawChecks makes half of the changes change the checks, and half of these nothing else, so that
+// the running Boots are to prove them.
 func drawChecks(r *rand.Rand, all []Move) {
 	last := map[string]Move{}
 	for i, m := range all {
@@ -313,12 +312,12 @@ func drawChecks(r *rand.Rand, all []Move) {
 	}
 }
 
-// shortDeadline is one that passes long before all goes right again.
+// shortDeadline passes long before all faults end.
 const shortDeadline = 2 * time.Minute
 
-// drawBad has a group of every fifth seed get a release with which no member is well. Its steps have
-// little time, so that they fail while other things go wrong, and the next change is a good one: what
-// is bad for good says nothing about how it ends.
+// drawBad gives a group of every fifth seed a release with which no member is healthy. Its steps
+// have little time, so that they fail while other faults happen, and the next change is good. A
+// permanently bad release would say nothing about the end of the run.
 func drawBad(r *rand.Rand, p *Plan) {
 	if r.IntN(5) > 0 {
 		return
@@ -333,7 +332,7 @@ func drawBad(r *rand.Rand, p *Plan) {
 	p.Moves = append(p.Moves, bad, good)
 }
 
-// drawShapes has every sixth change ask for another size, and every tenth for another image.
+// drawShapes makes every sixth change set another size, and every tenth another image.
 func drawShapes(r *rand.Rand, all []Move) {
 	last := map[string]Move{}
 	for i, m := range all {
@@ -350,9 +349,9 @@ func drawShapes(r *rand.Rand, all []Move) {
 	}
 }
 
-// drawKept has the operator of every third seed keep members back with one change. The next one lets
-// go of them, and where there is none they do that alone: what is kept for good says nothing about
-// how it ends.
+// drawKept makes the operator of every third seed hold members back with one change. The next
+// change, or an added one, releases them. Permanently held members would say nothing about the end
+// of the run.
 func drawKept(r *rand.Rand, p *Plan) {
 	if r.IntN(3) > 0 {
 		return
@@ -380,13 +379,13 @@ func drawKept(r *rand.Rand, p *Plan) {
 
 func upTo(r *rand.Rand, d time.Duration) time.Duration { return time.Duration(r.Int64N(int64(d))) }
 
-// kinds are those of faults. A crash between two effects is what is drawn most.
+// kinds are the drawn kinds of faults. A crash between two effects is the most frequent.
 var kinds = []FaultKind{Crash, CrashAt, CrashAt, CutStore, CutPlatform, CutMembers, Mute, Sicken, Hang, AgentCrash, AgentCrash, Reboot, Halt, Lose, Expire, Skew, Refuse, Hide, Split, Freeze, FreezeGroup, Pause, Drain, Protect}
 
-// asks are what an operator may ask for.
+// asks are an operator's possible requests.
 var asks = []FaultKind{AskRestart, AskRestart, AskReplace}
 
-// drawAsks has an operator of every third seed ask for one thing or two.
+// drawAsks draws one or two requests of an operator in every third seed.
 func drawAsks(r *rand.Rand, p *Plan) {
 	if r.IntN(3) > 0 {
 		return
@@ -396,10 +395,10 @@ func drawAsks(r *rand.Rand, p *Plan) {
 	}
 }
 
-// exclusions are what an operator may leave a member out of.
+// exclusions are the possible exclusions of a member.
 var exclusions = []FaultKind{Exclude, ExcludeRollout, ExcludeHealing}
 
-// drawExclusions has an operator of every fourth seed leave one member or two out for a while.
+// drawExclusions excludes one or two members for a while in every fourth seed.
 func drawExclusions(r *rand.Rand, p *Plan) {
 	if r.IntN(4) > 0 {
 		return
@@ -411,8 +410,8 @@ func drawExclusions(r *rand.Rand, p *Plan) {
 	}
 }
 
-// anyMember is one of those that a group has at first, or of all that it ever has: also those that it
-// grows by, and the extra ones.
+// anyMember is a member that a group has at first, or that it ever has. The latter includes members
+// that it grows by, and the extra ones.
 func (p Plan) anyMember(r *rand.Rand) string {
 	g := p.Groups[r.IntN(len(p.Groups))]
 	most := g.Replicas
@@ -427,10 +426,10 @@ func (p Plan) anyMember(r *rand.Rand) string {
 	return Member(g.Name, r.IntN(most))
 }
 
-// intoRecovery is how soon after a fault the next one may fall into what comes of it.
+// intoRecovery is how soon after a fault the next fault may fall into its recovery.
 const intoRecovery = 20 * time.Second
 
-// faults are up to six, each of any kind. Half of them begin soon after the one before.
+// faults are up to six, each of any kind. Half of them begin soon after the preceding fault.
 func faults(r *rand.Rand, p Plan) []Fault {
 	var out []Fault
 	at := time.Duration(0)
@@ -462,7 +461,7 @@ func faults(r *rand.Rand, p Plan) []Fault {
 			f.For = Horizon - at // for long enough to count as lost
 		}
 		if f.Kind == AgentCrash && r.IntN(2) == 0 {
-			f.For = upTo(r, 2*time.Second) // it is back before anybody misses it
+			f.For = upTo(r, 2*time.Second) // it is back before its absence is noticed
 		}
 		if f.Kind == Skew {
 			f.By = []time.Duration{-time.Hour, -time.Minute, -2 * time.Second, 2 * time.Second, time.Minute, time.Hour}[r.IntN(6)]
@@ -493,8 +492,8 @@ func takes(r *rand.Rand) Takes {
 	return Takes{Boot: draw(90 * time.Second), Lag: draw(time.Minute), Election: draw(30 * time.Second)}
 }
 
-// Source is the source of chance of the n-th decision of a kind: it does not depend on what
-// else was decided before.
+// Source is the random source of the n-th decision of a kind. It does not depend on other
+// decisions.
 func Source(seed uint64, kind string, n uint64) *rand.Rand {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(kind))                                       // never fails

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestTextKeepsAPlan: what is drawn can be written down and read again, and the same seed
-// draws the same.
+// TestTextKeepsAPlan: a drawn plan can be written and read again, and the same seed draws the same
+// plan.
 func TestTextKeepsAPlan(t *testing.T) {
 	for seed := range uint64(500) {
 		p := Draw(seed)
@@ -36,7 +36,7 @@ func TestParseNamesEveryLine(t *testing.T) {
 	}
 }
 
-// TestShorterIsShorter: each has something less, and p stays as it was.
+// TestShorterIsShorter: each plan has something less, and p stays unchanged.
 func TestShorterIsShorter(t *testing.T) {
 	for seed := range uint64(50) {
 		p := Draw(seed)

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Shorter are plans with one thing less than p, the largest steps first: what fails in one of
-// them as it does in p is easier to understand.
+// Shorter are plans with one thing less than p, the largest steps first. A shorter plan that fails
+// like p is easier to understand.
 func Shorter(p Plan) []Plan {
 	var out []Plan
 	with := func(change func(*Plan)) {
@@ -108,14 +108,14 @@ func Shorter(p Plan) []Plan {
 	return out
 }
 
-// drop takes a group away, with all that happens to it.
+// drop removes a group and all its events.
 func (p *Plan) drop(group string) {
 	p.Groups = slices.DeleteFunc(p.Groups, func(g Group) bool { return g.Name == group })
 	p.Moves = slices.DeleteFunc(p.Moves, func(m Move) bool { return m.Group == group })
 	p.Faults = slices.DeleteFunc(p.Faults, func(f Fault) bool { return f.group() == group })
 }
 
-// ofMember, ofAll, ofGroup and ofCoordinator report whom the fault happens to.
+// ofMember, ofAll, ofGroup and ofCoordinator report the kind of the fault's target.
 func (f Fault) ofMember() bool {
 	return slices.Contains([]FaultKind{Mute, Sicken, Hang, AgentCrash, AgentCrashAt, Reboot, Halt, Lose, Drain, Protect, Exclude, ExcludeRollout, ExcludeHealing, AskRestart, AskReplace}, f.Kind)
 }
@@ -130,7 +130,7 @@ func (f Fault) ofGroup() bool {
 
 func (f Fault) ofCoordinator() bool { return !f.ofMember() && !f.ofAll() && !f.ofGroup() }
 
-// group that the fault happens to, or to a member of it; "" where it is none of one group.
+// group that the fault affects, or a member of it; "" where it affects no single group.
 func (f Fault) group() string {
 	switch {
 	case f.ofMember():

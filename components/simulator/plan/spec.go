@@ -8,9 +8,10 @@ import (
 // Everybody is the value of Move.Preserve that means the disks of all members.
 const Everybody = "all"
 
-// drawSpecs has every fourth group wait long until a member counts (min_ready), every sixth run a hook
-// after a launch, and every sixth ask for approvals; and the operator of every sixth seed preserve disks with one change, and of every eighth
-// have one taken when something else touches a member. The next change lets go of both.
+// drawSpecs draws settings of groups and of one change. Every fourth group waits long until a
+// member counts (min_ready), every sixth runs a post-launch hook, and every sixth requires
+// approvals. In every sixth seed a change preserves disks, and in every eighth a change is
+// opportunistic. The next change removes both.
 func drawSpecs(r *rand.Rand, p *Plan) {
 	for i, g := range p.Groups {
 		if r.IntN(4) == 0 && g.Deadline == 0 {
@@ -33,8 +34,8 @@ func drawSpecs(r *rand.Rand, p *Plan) {
 	}
 }
 
-// once changes a move. Where no later one of its group lets go of that, one does a while after it, and asks
-// for nothing else.
+// once changes a move. Where no later move of its group reverts the change, an added move does so
+// after a while.
 func (p *Plan) once(at int, after time.Duration, change func(*Move)) {
 	lets := p.Moves[at]
 	change(&p.Moves[at])

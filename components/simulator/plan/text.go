@@ -90,7 +90,7 @@ func (p Plan) String() string {
 	return b.String()
 }
 
-// words are what a move says with a word and a text, in order.
+// words are the settings of a move that text writes as a word and a value, in order.
 func (m *Move) words() []worded {
 	return []worded{{"size", &m.Size}, {"image", &m.Image}, {"exclude", &m.Exclude}, {"pin", &m.Pin}, {"preserve", &m.Preserve}}
 }
@@ -100,7 +100,7 @@ type worded struct {
 	text *string
 }
 
-// named are what takes time by the names that text has for it.
+// named are the durations by their names in the text.
 func (t *Takes) named() []taking {
 	return []taking{{"boot", &t.Boot}, {"lag", &t.Lag}, {"election", &t.Election}}
 }
@@ -110,7 +110,7 @@ type taking struct {
 	most *time.Duration
 }
 
-// named are the odds by the names that text has for them.
+// named are the odds by their names in the text.
 func (o *Odds) named() map[string]*float64 {
 	return map[string]*float64{
 		"lost-answer": &o.LostAnswer, "never": &o.Never, "late": &o.Late, "refused": &o.Refused, "slow": &o.Slow, "busy": &o.Busy, "blind-ask": &o.BlindAsk,
@@ -119,8 +119,8 @@ func (o *Odds) named() map[string]*float64 {
 	}
 }
 
-// Parse reads a plan. Lines that are empty or begin with # are passed over. The error names
-// every line that is wrong.
+// Parse reads a plan. Lines that are empty or begin with # are skipped. The error names every wrong
+// line.
 func Parse(text string) (Plan, error) {
 	var errs []error
 	var p Plan
@@ -137,7 +137,7 @@ func Parse(text string) (Plan, error) {
 	return p, errors.Join(append(errs, lines.Err(), p.whole())...)
 }
 
-// whole reports what a plan lacks, and what it says of groups that it does not have.
+// whole reports missing parts of a plan, and settings of groups that the plan does not have.
 func (p Plan) whole() error {
 	var errs []error
 	if p.Coordinators < 1 || len(p.Groups) == 0 {
@@ -255,7 +255,7 @@ func (p *Plan) take(word string, values []string) (err error) {
 	return f.end()
 }
 
-// fields reads values one by one; the first that is wrong is the error.
+// fields reads values one by one; the first wrong value is the error.
 type fields struct {
 	values []string
 	err    error
@@ -277,7 +277,7 @@ func (f *fields) word() string {
 	return first
 }
 
-// next takes the word where it comes next.
+// next consumes the word if it comes next.
 func (f *fields) next(word string) bool {
 	if len(f.values) == 0 || f.values[0] != word {
 		return false

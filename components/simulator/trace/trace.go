@@ -1,6 +1,5 @@
-// Package trace is what a run of the simulator leaves: everything that happened, in the order
-// in which it happened. Checkers see nothing else, so they run over any run, and over one that
-// was written by hand.
+// Package trace is the record of a run of the simulator: every event, in order. Checkers see
+// nothing else, so they judge any run, including a hand-written one.
 package trace
 
 import (
@@ -15,55 +14,55 @@ import (
 	"cadre.dev/store"
 )
 
-// Kind is what happened.
+// Kind of an event.
 type Kind string
 
 const (
 	// Committed: a record was written, or deleted. Events of one transaction follow each
 	// other and have one Index.
 	Committed Kind = "committed"
-	// Called: a coordinator sends a call with an effect to the platform. Effected: the platform
-	// did it, soon or late or, with another Call of the same number, twice. Answered: the
-	// coordinator has an outcome.
+	// Called: a coordinator sends a call with an effect to the platform. Effected: the platform did
+	// it, soon or late or, with another Call of the same number, twice. Answered: the coordinator
+	// has an outcome.
 	Called   Kind = "called"
 	Effected Kind = "effected"
 	Answered Kind = "answered"
-	// Served: a Boot serves as its Slot, admitted and well. Stopped: it does not any more,
-	// whatever the reason.
+	// Served: a Boot serves as its Slot, admitted and healthy. Stopped: it no longer does, for any
+	// reason.
 	Served  Kind = "served"
 	Stopped Kind = "stopped"
-	// Muted: no coordinator hears a Slot's agent, whatever it does; Heard: they do again.
+	// Muted: no coordinator hears a Slot's agent; Heard: coordinators hear it again.
 	Muted Kind = "muted"
 	Heard Kind = "heard"
-	// Drained: a Slot's agent has drained it for a step: its hooks ended, none holds, and it handed
-	// over.
+	// Drained: a Slot's agent has drained it for a step. Its hooks ended without a hold, and it
+	// handed leadership over.
 	Drained Kind = "drained"
-	// Launched: a hook that a Slot's agent runs after a launch ended, or its time was over.
+	// Launched: a post-launch hook of a Slot's agent ended, or its time was over.
 	Launched Kind = "launched"
-	// Judged: a Slot's agent says to a coordinator that it goes by the checks of the Revision in
-	// Text, and that all of them are judged; with no Text, that it does not any more.
+	// Judged: a Slot's agent reports to a coordinator that it runs the checks of the Revision in
+	// Text, and that all of them have a result. Without Text, it no longer does.
 	Judged Kind = "judged"
-	// Found: discovery leads to a Slot from now on, as far as coordinator By knows; Hidden: it
-	// does not any more, for the reason in Text.
+	// Found: discovery leads to a Slot from now on, as far as coordinator By knows. Hidden: it no
+	// longer does, for the reason in Text.
 	Found  Kind = "found"
 	Hidden Kind = "hidden"
 	// Lost: the platform lost the CVM of a Slot, with its disk.
 	Lost Kind = "lost"
-	// Led: the workload of a group is led by a Slot from now on, or by none.
+	// Led: a Slot leads the workload of a group from now on, or none does.
 	Led Kind = "led"
-	// Listed: these belong to the set of a group's workload from now on, whether they run or not.
+	// Listed: these members belong to the set of a group's workload from now on, running or not.
 	Listed Kind = "listed"
-	// Started and Crashed are processes of coordinators; a crash loses what is not stored.
+	// Started and Crashed are processes of coordinators; a crash loses all unstored state.
 	Started Kind = "started"
 	Crashed Kind = "crashed"
-	// Faulted: something was made to go wrong; Healed: everything goes right from now on.
+	// Faulted: a fault was injected; Healed: all faults end now.
 	Faulted Kind = "faulted"
 	Healed  Kind = "healed"
-	// Settled ends a run that had the time to come to rest.
+	// Settled ends a run that had the time to settle.
 	Settled Kind = "settled"
 )
 
-// Outcome of a call: a lost answer is unknown, whatever the platform did.
+// Outcome of a call: with a lost answer it is Unknown, whether or not the platform did the call.
 type Outcome string
 
 const (
@@ -72,28 +71,26 @@ const (
 	Unknown Outcome = "unknown"
 )
 
-// Event is one thing that happened. Which fields say something depends on Kind; the others
-// are zero.
+// Event is one event. Kind determines the fields that are set; the others are zero.
 type Event struct {
 	Kind Kind
 	// At is the time since the run began.
 	At time.Duration
-	// By is who did it: the Slot of a coordinator or of a member, "operator", "platform" or
-	// "fault".
+	// By is the actor: the Slot of a coordinator or of a member, "operator", "platform" or "fault".
 	By string
-	// Group and Slot that it is about, and its Boot.
+	// The Group and Slot of the event, and the Slot's Boot.
 	Group, Slot, Boot string
 	// Text is for people.
 	Text string
 
-	// Index of the store, of Committed. Term is that of the Lease by which the writer fenced
-	// the write; 0: it did not, as it does not lead.
+	// Index of the store, of Committed. Term is that of the Lease by which the writer fenced the
+	// write; 0: the write was not fenced.
 	Index, Term uint64
-	// Record of Committed, one of them; all nil: it is of a kind that no checker reads. With
-	// Deleted it is what the record said last.
+	// One record of Committed; all nil: no checker reads its kind. With Deleted it is the last
+	// content of the record.
 	Key       string
 	Deleted   bool
-	Spec      *group.Spec // the one in force from now on
+	Spec      *group.Spec // in force from now on
 	Operation *operation.Operation
 	Policy    *policy.SlotPolicy
 	Admission *policy.Admission
@@ -111,50 +108,50 @@ type Event struct {
 	// Voters and Learners of Listed, sorted: the members with a vote, and those without.
 	Voters, Learners []string
 
-	// CVMs of Settled: what the platform has, sorted by name.
+	// CVMs of Settled: the platform's CVMs, sorted by name.
 	CVMs []CVM
-	// Resting, of Settled, by group: "" when everything is as the spec wants it, else the
-	// reason that its status gives. A group without an entry says nothing.
+	// Resting, of Settled, by group: "" when the group matches its spec, else the reason in its
+	// status. A group without an entry gives no status.
 	Resting map[string]string
-	// Waiting says more of those that do not rest. What gives the same reason for Still has had
-	// the time that a run has for that.
+	// Waiting describes the groups that are not settled. A group with the same reason for Still has
+	// had the full time of a run.
 	Waiting map[string]Waiting
 	Still   time.Duration
-	// Faults of Settled: how often something was made to go wrong. Steps are the transactions
-	// and calls that coordinators made.
+	// Faults of Settled: the number of injected faults. Steps are the transactions and calls of
+	// coordinators.
 	Faults, Steps int
 }
 
-// Call is one request to the platform. What starts a CVM that does not run counts as a restart, as
-// in the records.
+// Call is one request to the platform. Starting a stopped CVM counts as a restart, as in the
+// records.
 type Call struct {
 	cloud.Call
 
 	// ID numbers the calls of a run, from 1.
 	ID int
-	// Latest is until when it may take effect, whatever the caller heard (see Event.At).
+	// Latest is until when it may take effect, regardless of the answer (see Event.At).
 	Latest time.Duration
-	// Content is the compose text in the document that Hash is of; empty: the call names none, or
-	// one that nobody provisioned.
+	// Content is the compose text in the document with Hash; empty: the call names no document, or
+	// an unprovisioned one.
 	Content string
 }
 
-// CVM is one as the platform has it.
+// CVM as the platform has it.
 type CVM struct {
 	Name, VMUUID, InstanceID, Hash string
-	// Content is the compose text that it runs, InstanceType and OSImage what it runs on.
+	// Content is its compose text; InstanceType and OSImage are its shape.
 	Content, InstanceType, OSImage string
-	// Stopped: nothing runs in it; Hung: its workload hangs; until somebody starts it.
+	// Stopped: nothing runs in it; Hung: its workload hangs. Both last until a start.
 	Stopped, Hung bool
 }
 
-// Waiting is what the status of a group shows beside the reason that it gives.
+// Waiting is a group's status in addition to its reason.
 type Waiting struct {
 	// For is for how long the reason has been the same.
 	For time.Duration
-	// Rollout is the id of the one that is not complete.
+	// Rollout is the id of the incomplete rollout.
 	Rollout string
-	// Holds name what holds the next steps of its Slots, sorted, each once.
+	// Holds name the holds of its Slots' next steps, sorted and unique.
 	Holds []string
 }
 
