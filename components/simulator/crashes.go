@@ -11,15 +11,15 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// Crashed is a run in which coordinators died at points of their work, and what came of it.
+// Crashed is a run in which coordinators died at points of their work, and its result.
 type Crashed struct {
 	Plan plan.Plan
-	// Wrong is what broke, for people; "" where the run kept every promise and came to the same
-	// end as one without a crash.
+	// Wrong describes the fault; "" where the run kept every promise and ended like a run without a
+	// crash.
 	Wrong string
 }
 
-// Steps is how many steps p takes without a crash, with the state that it ends in.
+// Steps returns how many steps p takes without a crash, and its end state.
 func Steps(t *testing.T, p plan.Plan) (steps int, ends string) {
 	t.Helper()
 	p.CrashPoints = nil
@@ -30,7 +30,7 @@ func Steps(t *testing.T, p plan.Plan) (steps int, ends string) {
 	return out[len(out)-1].Steps, end(out)
 }
 
-// CrashAt runs p with a crash after each of these steps; it is to end as ends says.
+// CrashAt runs p with a crash after each of these steps; it must end in the state ends.
 func CrashAt(t *testing.T, p plan.Plan, ends string, points ...int) Crashed {
 	t.Helper()
 	p.CrashPoints = slices.Clone(points)
@@ -44,7 +44,7 @@ func CrashAt(t *testing.T, p plan.Plan, ends string, points ...int) Crashed {
 	return Crashed{Plan: p}
 }
 
-// reasons are what the groups name at the end for why they do not rest.
+// reasons are the groups' reasons, at the end, for not being settled.
 func reasons(out trace.Trace) string {
 	var b strings.Builder
 	last := out[len(out)-1]
@@ -56,8 +56,8 @@ func reasons(out trace.Trace) string {
 	return b.String()
 }
 
-// end is the state that a run ends in, as far as it does not depend on when it got there: who
-// rests, or what holds them, what each CVM runs, what each Slot has, and who is in the sets.
+// end is the end state of a run, without times: the settled groups or their holds, the content of
+// each CVM, the records of each Slot, and the sets.
 func end(out trace.Trace) string {
 	var b strings.Builder
 	last := out[len(out)-1]

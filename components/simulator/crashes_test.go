@@ -20,9 +20,9 @@ var (
 	pairs = flag.Int("pairs", 0, "TestCrashPoints: how many pairs of points to try of each plan, besides")
 )
 
-// TestCrashPoints: a coordinator dies between two steps of its work, at one point of each of a few
-// plans after the other. Whoever goes on keeps every promise and comes to the same end.
-// Under the race detector it is a thirtieth of the points that are tried.
+// TestCrashPoints: a coordinator dies between two steps of its work, at each point of a few plans
+// in turn. The coordinators that go on keep every promise and reach the same end state. Under the
+// race detector the test tries a thirtieth of the points.
 func TestCrashPoints(t *testing.T) {
 	every := *every
 	if raced.Enabled {
@@ -32,7 +32,7 @@ func TestCrashPoints(t *testing.T) {
 	fmt.Printf("%d crash points tried\n", tried)
 }
 
-// sweep tries each so many-th point of all plans, and pairs of each, and says how many went wrong.
+// sweep tries every n-th point of all plans, and pairs of each, and counts the faults.
 func sweep(t *testing.T, every, pairs int) (tried, wrong int64) {
 	t.Helper()
 	files, err := filepath.Glob("testdata/crashes/*.plan")
@@ -59,8 +59,8 @@ func sweep(t *testing.T, every, pairs int) (tried, wrong int64) {
 	return all.Load(), bad.Load()
 }
 
-// pointsOf are each so many-th of steps, and sampled pairs: the second falls into what comes of
-// the first.
+// pointsOf are every n-th of steps, and sampled pairs: the second falls into the recovery of the
+// first.
 func pointsOf(t *testing.T, steps, every, pairs int) (out [][]int) {
 	t.Helper()
 	if steps < 2*every && !raced.Enabled {

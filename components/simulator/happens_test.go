@@ -15,8 +15,8 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// TestWhatAPlanSaysHappens: each word that a plan has for something does it. Under the race detector
-// those do that end connections and sessions: one plan begins the same goroutines as another.
+// TestWhatAPlanSaysHappens: each word of a plan has its effect. Under the race detector only plans
+// that end connections and sessions run: other plans start the same goroutines.
 func TestWhatAPlanSaysHappens(t *testing.T) {
 	const upgrade = "seed 1\ncoordinators 1\nheal 6m\nrest 1h\nstill 40m\nmove 0s pg one 3\nmove 1m30s pg two 3"
 	const plain = "\ngroup pg 3 none none"
@@ -121,7 +121,7 @@ func TestWhatAPlanSaysHappens(t *testing.T) {
 	}
 }
 
-// evicted reports that these Slots, and no others, were taken from their Boots right after that time.
+// evicted reports that exactly these Slots were evicted directly after that time.
 func evicted(out trace.Trace, after time.Duration, slots ...string) bool {
 	var got []string
 	for _, e := range out {
@@ -146,8 +146,8 @@ func calls(verb cloud.Verb, n int) func(trace.Trace) bool {
 	}
 }
 
-// updates are the records with which updates begin to take a member away, one of each: it is written
-// again where the reason changes, and whether it does depends on the order of what happens at one time.
+// updates are the first records of the updates that take a member away, one of each. A record is
+// written again when its reason changes, which depends on the order of simultaneous events.
 func updates(out trace.Trace) []trace.Event {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(slices.Clone(out), func(e trace.Event) bool {
@@ -159,7 +159,7 @@ func updates(out trace.Trace) []trace.Event {
 	})
 }
 
-// onlyUpdated reports that these Slots were updated, in that order, and no others.
+// onlyUpdated reports that exactly these Slots were updated, in that order.
 func onlyUpdated(slots ...string) func(trace.Trace) bool {
 	return func(out trace.Trace) bool {
 		var got []string
@@ -207,8 +207,8 @@ func bad(release string) string {
 	return "seed 1\ncoordinators 1\nheal 8m\nrest 1h\nstill 40m\nmove 0s pg one 3\nmove 1m30s pg " + release + " 3\nmove 6m pg two 3\ngroup pg 3 none none deadline 2m"
 }
 
-// failsOnce: a step runs out of time, no other member is taken away before the next change, and that
-// is made all the same.
+// failsOnce: a step runs out of time, and no other member is taken away before the next change.
+// That change is made all the same.
 func failsOnce(out trace.Trace) bool {
 	failed, early := 0, 0
 	for _, e := range out {

@@ -14,15 +14,16 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// Judge runs a plan and gives its trace with the promises that it broke; that it ends is one.
+// Judge runs a plan and returns its trace with the broken promises; one promise is that the run
+// ends.
 func Judge(t *testing.T, p plan.Plan) (trace.Trace, []check.Violation) {
 	t.Helper()
 	out, wrong := run(t, p, nil)
 	return out, append(check.Run(out), wrong...)
 }
 
-// Shorten takes from a plan whatever it can be without and still break the promise as first did. It
-// tries each shorter plan twice: what happens at one time happens in any order.
+// Shorten removes parts from a plan that still breaks the promise like first. It tries each shorter
+// plan twice, since simultaneous events happen in any order.
 func Shorten(t *testing.T, p plan.Plan, first check.Violation) plan.Plan {
 	t.Helper()
 	for {
@@ -41,14 +42,15 @@ func Shorten(t *testing.T, p plan.Plan, first check.Violation) plan.Plan {
 	}
 }
 
-// Tally is what a hunt did.
+// Tally is the result of a hunt.
 type Tally struct {
 	Seeds, Faults int
-	// AtRest are the seeds whose groups all rested at the end; the others said what they waited for.
+	// AtRest are the seeds whose groups all settled; the other seeds' groups gave a reason.
 	AtRest int
-	// Virtual is the time that passed in the clusters, Core what cores spent on them.
+	// Virtual is the time that passed in the clusters, Core the processor time.
 	Virtual, Core time.Duration
-	// Broken are the runs that broke a promise, by seed, Stuck those that broke check.Stuck alone.
+	// Broken are the runs that broke a promise, by seed, Stuck the runs that broke check.Stuck
+	// alone.
 	Broken, Stuck map[uint64]Broken
 }
 
@@ -58,14 +60,14 @@ func (s Tally) String() string {
 		s.Seeds, s.AtRest, len(s.Broken), len(s.Stuck), s.Faults, s.Virtual.Hours(), float64(s.Seeds)/s.Core.Minutes())
 }
 
-// Broken is a run that broke promises. Its trace is kept: a replay of the seed may take other
+// Broken is a run that broke promises. It keeps the trace: a replay of the seed may take other
 // steps, and break none.
 type Broken struct {
 	Trace    trace.Trace
 	Promises []check.Violation
 }
 
-// stuckAfter is far longer than any seed takes, beside other work and with the race detector.
+// stuckAfter is far longer than any seed takes, even with other load and the race detector.
 const stuckAfter = 5 * time.Minute
 
 // Hunt runs seeds from first on, on workers cores, until more says false.
@@ -89,7 +91,7 @@ func Hunt(t *testing.T, first uint64, workers int, more func(Tally) bool) Tally 
 			t.Run(fmt.Sprint(n), func(t *testing.T) {
 				t.Parallel()
 				for seed, goes := take(); goes; seed, goes = take() {
-					// What never lets virtual time pass cannot be stopped from outside.
+					// A run in which virtual time never passes cannot be stopped from outside.
 					stuck := time.AfterFunc(stuckAfter, func() { panic(fmt.Sprintf("seed %d has not ended after %s: a busy loop", seed, stuckAfter)) })
 					out, broken := Judge(t, plan.Draw(seed))
 					stuck.Stop()
@@ -105,7 +107,8 @@ func Hunt(t *testing.T, first uint64, workers int, more func(Tally) bool) Tally 
 						} else {
 							sum.Stuck[seed] = Broken{out, broken}
 						}
-						// At once: what is told at the end is lost where the process is ended before.
+						// Print at once: a report at the end is lost if the process is killed
+						// before.
 						fmt.Printf("seed %d broke %s: %s\n", seed, broken[0].ID, broken[0].Message)
 					}
 					mu.Unlock()
@@ -116,7 +119,7 @@ func Hunt(t *testing.T, first uint64, workers int, more func(Tally) bool) Tally 
 	return sum
 }
 
-// spent is what the process had of the cores: other work on the machine does not count.
+// spent is the processor time of this process: other work on the machine does not count.
 func spent() time.Duration {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
@@ -125,8 +128,8 @@ func spent() time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// Explain is a run that broke promises, for people: the plan, what broke, and the trace up to
-// the first of it.
+// Explain describes a run that broke promises: the plan, the broken promises, and the trace up to
+// the first violation.
 func Explain(p plan.Plan, out trace.Trace, broken []check.Violation) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", p)

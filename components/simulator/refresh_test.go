@@ -10,9 +10,8 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// TestChecksChangeAndNobodyIsMissed: each change of the checks is proven by the Boots that run, one
-// after the other, nothing is asked of the platform, and discovery leads to every member all the
-// while.
+// TestChecksChangeAndNobodyIsMissed: the running Boots prove each change of the checks, one after
+// the other. No platform call is made, and discovery leads to every member throughout.
 func TestChecksChangeAndNobodyIsMissed(t *testing.T) {
 	p := read(t, "testdata/crashes/checks-change.plan")
 	out, broken := simulator.Judge(t, p)

@@ -1,9 +1,9 @@
-// Package simulator runs whole clusters under faults from a seed: the control loop that
-// coordinators run, in virtual time, on a store, a platform and members that go wrong as the
-// seed decides. What a run did is a trace; checkers judge it.
+// Package simulator runs whole clusters under faults from a seed: the coordinators' own control
+// loop, in virtual time, on a store, a platform and members whose faults the seed decides. The
+// record of a run is a trace, which checkers judge.
 //
-// Under the race detector a run has one processor, and tests try a tenth of their cases: package
-// raced/synctest says what happens without that. The same tests run without the detector in full.
+// Under the race detector a run has one processor, and tests try a tenth of their cases. Package
+// raced/synctest describes the behaviour without that limit. The same tests run without the detector in full.
 package simulator
 
 import (
@@ -20,8 +20,8 @@ import (
 	"cadre.dev/simulator/world"
 )
 
-// Run carries p out in virtual time and returns its trace, which ends with Settled. log gets
-// what coordinators say; nil: nobody does. It fails t where the run has no such end.
+// Run executes p in virtual time and returns its trace, which ends with Settled. log receives the
+// coordinators' log lines; nil: they are dropped. It fails t where the run has no such end.
 func Run(t *testing.T, p plan.Plan, log *slog.Logger) trace.Trace {
 	t.Helper()
 	out, wrong := run(t, p, log)
@@ -31,8 +31,8 @@ func Run(t *testing.T, p plan.Plan, log *slog.Logger) trace.Trace {
 	return out
 }
 
-// run is Run, and gives what went wrong with the run itself: it never came to its end, or
-// coordinators changed records in place.
+// run is Run, and returns the faults of the run itself: it never ended, or coordinators changed
+// records in place.
 func run(t *testing.T, p plan.Plan, log *slog.Logger) (out trace.Trace, wrong []check.Violation) {
 	t.Helper()
 	if log == nil {

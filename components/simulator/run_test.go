@@ -31,12 +31,12 @@ var (
 	from     = flag.Uint64("fresh-from", 0, "TestFreshSeeds: the first of them; 0: the clock's")
 	long     = flag.Duration("for", 0, "TestHunt: how long to run fresh seeds; 0: not at all")
 	report   = flag.String("report", "", "TestHunt: where to write the figures")
-	// What other commands found goes into the report as it is.
+	// Results of other commands, for the report.
 	mutants = flag.String("mutants", "", "TestHunt: what core-mutants wrote; empty: the report says nothing of it")
 	covered = flag.Float64("covered", 0, "TestHunt: what core-coverage.sh printed; 0: the report says nothing of it")
 )
 
-// TestSeeds: a few seeds, the same ones each time.
+// TestSeeds: the same few seeds each time.
 func TestSeeds(t *testing.T) {
 	left := *many
 	sum := simulator.Hunt(t, 1, runtime.GOMAXPROCS(0), func(simulator.Tally) bool {
@@ -51,11 +51,11 @@ func TestSeeds(t *testing.T) {
 	explain(t, sum)
 }
 
-// TestFreshSeeds runs seeds that were not run before. The number of seeds is given and not the
-// time, and the first seed may be given: a slow machine runs the same seeds as a fast one, and
-// the same command runs them again. The first seed is printed at once: seeds follow each other,
-// so each can be replayed whatever becomes of the process. Seeds that are stuck until a deadline are counted, and fail
-// nothing here while they are few: `make sim-hunt` looks for them.
+// TestFreshSeeds runs new seeds. Their number is given and not the time, and the first seed may be
+// given. A slow machine therefore runs the same seeds as a fast one, and the same command runs them
+// again. The first seed is printed at once. Seeds are consecutive, so each can be replayed even if
+// the process is killed. Seeds that are stuck until a deadline are counted. They fail nothing here
+// while they are few: `make sim-hunt` looks for them.
 func TestFreshSeeds(t *testing.T) {
 	if *fresh == 0 {
 		t.Skip("no -fresh: scripts/test.sh")
@@ -74,14 +74,14 @@ func TestFreshSeeds(t *testing.T) {
 		t.Errorf("%d seeds of %d ran, with %d faults", sum.Seeds, *fresh, sum.Faults)
 	}
 	fmt.Printf("fresh seeds from %d: %s; replay one: make sim SEED=%d\n", first, sum, first)
-	// One in some two hundred is known to be; where a step does not end for all, more are.
+	// About one in two hundred is stuck. If a step never ends in all groups, more are.
 	if len(sum.Stuck) > 3 && len(sum.Stuck)*20 > sum.Seeds {
 		maps.Copy(sum.Broken, sum.Stuck)
 	}
 	explain(t, sum)
 }
 
-// TestSeed runs one seed, or a plan that was written down, and prints all that happened.
+// TestSeed runs one seed, or a plan in a file, and prints all events.
 func TestSeed(t *testing.T) {
 	if *seed == 0 && *file == "" {
 		t.Skip("no -seed and no -plan: make sim")
@@ -111,7 +111,7 @@ func TestSeed(t *testing.T) {
 	}
 }
 
-// TestHunt runs seeds that nobody ran before, and writes how many.
+// TestHunt runs new seeds, and writes their number.
 func TestHunt(t *testing.T) {
 	if *long == 0 {
 		t.Skip("no -for: make sim-hunt, make sim-report")
@@ -148,7 +148,7 @@ func TestHunt(t *testing.T) {
 	}
 }
 
-// beside are the figures of a report that fresh seeds do not tell.
+// These are the figures of a report that do not come from fresh seeds.
 func beside(t *testing.T) []figures.Figure {
 	t.Helper()
 	begun := healed(simulator.Run(t, read(t, "testdata/split.plan"), nil))
@@ -181,8 +181,8 @@ func one(name, unit, aim string, value float64, detail map[string]float64) figur
 	return figures.New(name, unit, aim, []float64{value}, detail)
 }
 
-// explain shortens the first seed that broke a promise, and fails. Where the shorter plan breaks
-// it only once in a while, the trace of the seed itself is what there is to read.
+// explain shortens the first seed that broke a promise, and fails. If the shorter plan breaks the
+// promise only sometimes, it prints the trace of the seed itself.
 func explain(t *testing.T, sum simulator.Tally) {
 	t.Helper()
 	seeds := slices.Sorted(maps.Keys(sum.Broken))

@@ -12,9 +12,9 @@ import (
 	"cadre.dev/simulator"
 )
 
-// TestScenarios runs what seeds found once: each is a plan, with a line "# ends:" that says what
-// the groups name at the end for why they do not rest, or nothing. Of some more is asked: see shows.
-// Under the race detector it is each tenth.
+// TestScenarios runs plans that seeds found once. A line "# ends:" in each gives the groups'
+// reasons at the end for not being settled, or nothing. Some plans must show more: see shows. Under
+// the race detector every tenth runs.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/scenarios/*.plan")
 	if err != nil || len(files) == 0 {

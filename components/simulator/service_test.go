@@ -11,8 +11,8 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// TestAServiceIsHealedWithoutItsCVM: the order reaches the Boot that is there, which goes on and
-// serves again, and nothing is asked of the platform.
+// TestAServiceIsHealedWithoutItsCVM: the order reaches the running Boot, which stays and serves
+// again. No platform call is made.
 func TestAServiceIsHealedWithoutItsCVM(t *testing.T) {
 	p := read(t, "testdata/service.plan")
 	out, broken := simulator.Judge(t, p)

@@ -11,8 +11,8 @@ import (
 	"cadre.dev/store"
 )
 
-// shows are what scenarios are there to show, by their names: one in which that does not happen any more says
-// nothing, whatever it keeps.
+// shows are the events that scenarios must show, by their names. A scenario without its event is
+// useless, even if it keeps all promises.
 var shows = map[string]func(trace.Trace) bool{
 	"deleted-and-made-anew": func(out trace.Trace) bool {
 		made := count(out, func(e trace.Event) bool { return e.Spec != nil && e.Group == "kv" && !e.Deleted })
@@ -45,7 +45,8 @@ var shows = map[string]func(trace.Trace) bool{
 	"resolved": func(out trace.Trace) bool { return asked(out, store.RequestResolve) > 1 },
 	"counts-after-min-ready": func(out trace.Trace) bool {
 		begun := firsts(slices.DeleteFunc(slices.Clone(out), func(e trace.Event) bool { return e.Kind != trace.Called || e.Call.Verb != cloud.Update }))
-		// The one that came back a moment ago may be taken itself: that makes no other one fewer.
+		// A member that came back a moment ago may be taken itself: no other member is missing
+		// then.
 		waited := len(begun) == 3 && (begun[0].Slot == "pg-0" || begun[0].At > 2*time.Minute+40*time.Second)
 		return waited && begun[1].At-begun[0].At > 40*time.Second && begun[2].At-begun[1].At > 40*time.Second
 	},
@@ -89,7 +90,7 @@ var shows = map[string]func(trace.Trace) bool{
 	},
 }
 
-// between is what happened between the two parts of a Slot's step, which changes its size first.
+// between are the events between the two parts of a Slot's step, which changes its size first.
 func between(out trace.Trace, slot string) trace.Trace {
 	part := func(verb cloud.Verb) int {
 		return slices.IndexFunc(out, func(e trace.Event) bool { return e.Kind == trace.Effected && e.Call.Verb == verb && e.Slot == slot })
@@ -120,12 +121,12 @@ func count(out trace.Trace, is func(trace.Event) bool) (n int) {
 	return n
 }
 
-// asked is how often the operator asked for that.
+// asked counts the operator's requests of that kind.
 func asked(out trace.Trace, kind store.RequestKind) int {
 	return count(out, func(e trace.Event) bool { return e.Asked != nil && !e.Deleted && e.Asked.Kind == kind })
 }
 
-// dying are the agents that died at a point of their work.
+// dying counts the agents that died at a point of their work.
 func dying(out trace.Trace) int {
 	return count(out, func(e trace.Event) bool { return strings.Contains(e.Text, " dies after ") })
 }

@@ -12,9 +12,9 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// TestASplitHealsNobody: a third of a fleet is silent for half an hour, where healing may
-// replace. Nothing is begun: it is the leader that hears nobody. Were one member silent alone,
-// it would be restarted.
+// TestASplitHealsNobody: a third of a fleet is silent for half an hour, where healing may replace.
+// No step begins, since the leader itself may be disconnected. A single silent member would be
+// restarted.
 func TestASplitHealsNobody(t *testing.T) {
 	if raced.Enabled {
 		t.Skip("half an hour of a fleet, twice: the fast lane runs it, and other plans begin the same goroutines")
@@ -50,7 +50,7 @@ func healed(out trace.Trace) []operation.Kind {
 	return begun
 }
 
-// TestAnIllFleetIsHealedInTurn: one CVM a minute, however many say at once that they are ill.
+// TestAnIllFleetIsHealedInTurn: one CVM a minute, however many report as unhealthy at once.
 func TestAnIllFleetIsHealedInTurn(t *testing.T) {
 	p := read(t, "testdata/illfleet.plan")
 	out, broken := simulator.Judge(t, p)

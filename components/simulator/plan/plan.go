@@ -130,7 +130,7 @@ type FaultKind string
 const (
 	// Crash ends a coordinator's process; it starts again after For.
 	Crash FaultKind = "crash"
-	// CrashAt ends it at the failpoint that it reaches next, when it is the one that leads.
+	// CrashAt ends it at the failpoint that it reaches next while it leads.
 	CrashAt FaultKind = "crash-at"
 	// CutStore, CutPlatform and CutMembers disconnect a coordinator from others for a while.
 	CutStore    FaultKind = "cut-store"

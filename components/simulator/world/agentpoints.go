@@ -7,8 +7,8 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// point is where the process of an agent may die: right after something that it did, or that it was told.
-// What it does from then on has no effect.
+// point is where the process of an agent may die: directly after its own action, or after an order
+// arrived. Its later actions have no effect.
 func (r *worker) point(w *World, c *cvm, after string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -21,10 +21,10 @@ func (r *worker) point(w *World, c *cvm, after string) {
 	}
 }
 
-// pointsAhead bounds how many points an agent that is armed passes before the one that it dies at.
+// pointsAhead bounds the points that an armed agent passes before it dies.
 const pointsAhead = 12
 
-// armAgent has a member's agent die at one of the next points of its work.
+// armAgent makes a member's agent die at one of the next points of its work.
 func (w *World) armAgent(f plan.Fault) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"cadre.dev/store"
 )
 
-// approves has a person approve what a group is to run, a while after they asked for it.
+// approves makes an operator approve a group's new content, some time after the request.
 func (w *World) approves(ctx context.Context, g plan.Group) {
 	since, done := map[string]time.Time{}, map[string]bool{}
 	for pause(ctx, looks) {
@@ -30,7 +30,7 @@ func (w *World) approves(ctx context.Context, g plan.Group) {
 		}
 		hash, err := simulated.ComposeHash(Cluster, g.Name, spec.Template)
 		if err != nil {
-			panic(fmt.Sprintf("what %s is to run has no hash: %v", g.Name, err)) // it is ours
+			panic(fmt.Sprintf("what %s is to run has no hash: %v", g.Name, err)) // the spec is the simulator's own
 		}
 		done[asked] = true
 		w.put(ctx, store.ApprovalKey(revision), policy.Approval{Revision: revision, ComposeHash: hash, OwnEnv: own, Group: g.Name, By: "operator", At: time.Now()})

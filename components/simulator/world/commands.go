@@ -11,7 +11,7 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// commands is how an agent restarts a service of its CVM, and runs its hooks.
+// commands restarts a service of an agent's CVM, and runs its hooks.
 type commands struct {
 	w *World
 	c *cvm
@@ -24,7 +24,7 @@ var (
 )
 
 const (
-	// hookLimit is how long a hook may take, hookTakes how long one takes that goes well.
+	// hookLimit is the longest duration of a hook, hookTakes the duration of a successful hook.
 	hookLimit = 45 * time.Second
 	hookTakes = 500 * time.Millisecond
 )
@@ -51,7 +51,7 @@ func (m *commands) RunUntil(ctx context.Context, a group.ExecAction, _ []string,
 	return nil
 }
 
-// launched notes that a hook after a launch ended, however it did, or that its time is over.
+// launched records that a post-launch hook ended, with any result, or that its time was over.
 func (m *commands) launched() {
 	w, c := m.w, m.c
 	w.mu.Lock()
@@ -61,10 +61,10 @@ func (m *commands) launched() {
 	}
 }
 
-// deepTakes is how long the command "deep" looks: two of its answers are there after min_ready.
+// deepTakes is the duration of the command "deep": two of its results exist after min_ready.
 const deepTakes = 3 * time.Second
 
-// Run is what a check asks: whether the workload is well.
+// Run is the command of a check: it reports the health of the workload.
 func (m *commands) Run(ctx context.Context, a group.ExecAction, _ []string, _ time.Duration) error {
 	if a.Command == deep && !pause(ctx, deepTakes) {
 		return context.Cause(ctx)
@@ -82,10 +82,10 @@ func (m *commands) Run(ctx context.Context, a group.ExecAction, _ []string, _ ti
 
 var errIll = errors.New("the workload is not well")
 
-// decides is how often a person looks at the hooks that hold a step.
+// decides is how often an operator checks the hooks that hold a step.
 const decides = 30 * time.Second
 
-// decide ends the hooks of a process that hold a step, as a person does after a while.
+// decide ends the hooks of a process that hold a step, as an operator does after a while.
 func (w *World) decide(ctx context.Context, c *cvm, r *worker) {
 	for pause(ctx, decides) {
 		for _, h := range r.agent.Hooks() {
@@ -101,10 +101,10 @@ func (w *World) decide(ctx context.Context, c *cvm, r *worker) {
 	}
 }
 
-// startTakes is how long the workload of a CVM that stays takes to start.
+// startTakes is the start time of the workload in a CVM that stays.
 const startTakes = 2 * time.Second
 
-// Restart ends the workload. It starts anew whatever becomes of the agent.
+// Restart ends the workload, which starts again even if the agent dies meanwhile.
 func (m *commands) Restart(ctx context.Context, _ string) error {
 	w, c := m.w, m.c
 	defer m.r.point(w, c, "a restart of a service")

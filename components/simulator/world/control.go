@@ -13,7 +13,7 @@ import (
 
 // control is an agent's session with a coordinator.
 type control struct {
-	controlv1.CoordinatorServiceClient // nothing else is called
+	controlv1.CoordinatorServiceClient // no other method is called
 
 	w *World
 	c *cvm
@@ -21,7 +21,7 @@ type control struct {
 	p *process
 }
 
-// up is an error while neither end hears the other.
+// up is an error while the two ends are disconnected.
 func (k *control) up() error {
 	k.w.mu.Lock()
 	defer k.w.mu.Unlock()
@@ -47,7 +47,7 @@ func (k *control) GetDesired(ctx context.Context, req *controlv1.GetDesiredReque
 	return out, err
 }
 
-// GetPeers: there is no overlay, and no map of it.
+// GetPeers returns an empty map, since there is no overlay.
 func (*control) GetPeers(context.Context, *controlv1.GetPeersRequest, ...grpc.CallOption) (*controlv1.GetPeersResponse, error) {
 	return &controlv1.GetPeersResponse{}, nil
 }
@@ -66,7 +66,7 @@ func (k *control) Report(ctx context.Context, req *controlv1.ReportRequest, _ ..
 	return out, err
 }
 
-// wake tells a member that a coordinator has something new for it.
+// wake notifies a member that a coordinator has changes for it.
 func (p *process) wake(slot string, r *controlv1.WakeRequest) {
 	w := p.w
 	w.mu.Lock()
@@ -77,6 +77,6 @@ func (p *process) wake(slot string, r *controlv1.WakeRequest) {
 	}
 	w.mu.Unlock()
 	if to != nil {
-		_ = to.agent.Wake(context.Background(), p.slot, r) // one of an older Term is not taken
+		_ = to.agent.Wake(context.Background(), p.slot, r) // the agent refuses a request of an older Term
 	}
 }

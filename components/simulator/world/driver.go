@@ -13,7 +13,7 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// driver is how an agent knows the workload in its CVM.
+// driver gives an agent access to the workload in its CVM.
 type driver struct {
 	w *World
 	c *cvm
@@ -27,7 +27,7 @@ var (
 
 var errGone = errors.New("the agent is gone")
 
-// hereLocked is an error where the agent's process is none of the CVM any more.
+// hereLocked is an error where the agent's process no longer belongs to the CVM's Boot.
 func (d *driver) hereLocked() error {
 	if d.r.gone.Load() || d.c.boot != d.r.boot {
 		return errGone
@@ -47,7 +47,7 @@ func (d *driver) Observe(context.Context) (agent.View, error) {
 // handoverTakes is how long leadership takes to move.
 const handoverTakes = 300 * time.Millisecond
 
-// Transfer has the first candidate lead that serves.
+// Transfer makes the first serving candidate the leader.
 func (d *driver) Transfer(ctx context.Context, r agent.TransferRequest) (agent.Transferred, error) {
 	f := d.fate("transfer")
 	defer d.r.point(d.w, d.c, "a hand-over")
@@ -81,8 +81,7 @@ func (d *driver) Transfer(ctx context.Context, r agent.TransferRequest) (agent.T
 	return agent.Transferred{Moved: true, Leader: cluster.leader, Epoch: cluster.epoch}, nil
 }
 
-// fateIn is what becomes of something that is asked for in a CVM, which goes wrong as often as
-// of says.
+// fateIn draws the fate of a request within a CVM, with the failure rate that of selects.
 func (w *World) fateIn(what string, of func(plan.Odds) float64) fate {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,7 +108,7 @@ func (d *driver) fate(what string) fate {
 	return d.w.fateIn(what+" "+d.c.slot, func(o plan.Odds) float64 { return o.Handover })
 }
 
-// Drain is the last of what an agent does for a drain, and takes no time.
+// Drain is an agent's last action of a drain, and takes no time.
 func (d *driver) Drain(context.Context) error {
 	defer d.r.point(d.w, d.c, "the end of a drain")
 	d.w.mu.Lock()
@@ -160,7 +159,7 @@ func (d *driver) change(ctx context.Context, change group.SetChange) error {
 	return nil
 }
 
-// viewLocked is what a member's workload says of itself.
+// viewLocked is a member's view of its workload.
 func (w *World) viewLocked(c *cvm) agent.View {
 	cluster, well := w.workloads[c.group()], !c.ill()
 	caught := well && c.caughtUp()
@@ -185,7 +184,7 @@ func (w *World) viewLocked(c *cvm) agent.View {
 	return out
 }
 
-// voteLocked adds what a member says that votes, or is to.
+// voteLocked adds the view of a member that votes, or is to vote.
 func (c *workload) voteLocked(m *cvm, out *agent.View) {
 	no := false
 	if !c.started(m) {

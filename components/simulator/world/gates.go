@@ -9,7 +9,7 @@ import (
 	"cadre.dev/store"
 )
 
-// runs is the Revision that the group is to run; "": it is not to be.
+// runs is the target Revision of the group; "": there is none.
 func (w *World) runs(name string) string {
 	spec, is := w.wanted()[name]
 	if !is || w.ends(name) {
@@ -18,8 +18,8 @@ func (w *World) runs(name string) string {
 	return spec.Revision()
 }
 
-// raisesFloor has a person let nothing run any more in the group that is older than what it is to run. One that
-// the leader has not numbered yet has no place in that order.
+// raisesFloor makes an operator set the group's floor to its target Revision. A Revision that the
+// leader has not numbered yet has no place in the order.
 func (w *World) raisesFloor(ctx context.Context, name string) {
 	stored, err := w.store.Get(ctx, store.GroupPolicyKey(name))
 	revision := w.runs(name)
@@ -32,7 +32,7 @@ func (w *World) raisesFloor(ctx context.Context, name string) {
 	}
 }
 
-// revokes has a person take away for a while that what the group is to run may run.
+// revokes makes an operator revoke the group's target Revision for a while.
 func (w *World) revokes(ctx context.Context, f plan.Fault) {
 	if revision := w.runs(f.Target); revision != "" {
 		r := policy.Revocation{Kind: policy.RevokedRevision, ID: revision, Reason: "it may be bad", By: "operator", At: time.Now()}
@@ -40,7 +40,7 @@ func (w *World) revokes(ctx context.Context, f plan.Fault) {
 	}
 }
 
-// withdraws has a person take an approval back, and give it again after a while.
+// withdraws makes an operator withdraw an approval, and give it again after a while.
 func (w *World) withdraws(ctx context.Context, f plan.Fault) {
 	revision := w.runs(f.Target)
 	if revision == "" {

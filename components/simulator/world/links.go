@@ -8,7 +8,7 @@ import (
 	"cadre.dev/simulator/plan"
 )
 
-// other is whom a coordinator is connected with.
+// other is the kind of the other end of a coordinator's connection.
 type other string
 
 const (
@@ -17,13 +17,13 @@ const (
 	toMembers  other = "members"
 )
 
-// cut is one broken connection of a coordinator. How often it is broken counts: faults overlap.
+// cut is one broken connection of a coordinator. The number of breaks counts, since faults overlap.
 type cut struct {
 	coordinator string
 	to          other
 }
 
-// sever breaks a connection for d, or until all goes right again.
+// sever breaks a connection for d, or until all faults end.
 func (w *World) sever(ctx context.Context, c cut, d time.Duration) {
 	w.mu.Lock()
 	w.cuts[c]++
@@ -49,8 +49,8 @@ func (w *World) isCut(p *process, to other) bool {
 	return w.cuts[cut{p.slot, to}] > 0
 }
 
-// reach waits while p's connection is cut: an error when ctx or the process ends, or nobody
-// answers for as long as a connection is waited for.
+// reach waits while p's connection is cut. It returns an error when ctx or the process ends, or
+// after the time limit of a connection.
 func (w *World) reach(ctx context.Context, p *process, to other) error {
 	for left := patience; w.isCut(p, to); left -= lookAgain {
 		switch {
@@ -68,10 +68,10 @@ func (w *World) reach(ctx context.Context, p *process, to other) error {
 	return ctx.Err()
 }
 
-// lookAgain paces what waits for something that nothing tells of.
+// lookAgain paces a wait for a change without a notification.
 const lookAgain = 250 * time.Millisecond
 
-// odds are those of now, with the chance of this decision of its kind.
+// odds are the present odds, with the random source of this decision of its kind.
 func (w *World) odds(kind string) (plan.Odds, *rand.Rand) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -87,20 +87,20 @@ func (w *World) oddsLocked(kind string) (plan.Odds, *rand.Rand) {
 	return w.plan.Odds, r
 }
 
-// drawLocked is a time below most, of a kind that may happen often.
+// drawLocked draws a duration below most, of a kind that may happen often.
 func (w *World) drawLocked(kind string, most time.Duration) time.Duration {
 	w.draws[kind]++
 	return time.Duration(plan.Source(w.plan.Seed, kind, w.draws[kind]).Int64N(int64(most)))
 }
 
-// count notes that something was made to go wrong.
+// count counts an injected fault.
 func (w *World) count() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.faults++
 }
 
-// wait lets d pass, or less where all goes right again before.
+// wait lets d pass, or less where all faults end before.
 func (w *World) wait(ctx context.Context, d time.Duration) {
 	if left := w.plan.HealAt - time.Since(w.began); left < d {
 		d = left

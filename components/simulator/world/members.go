@@ -13,38 +13,38 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// cvm is what runs in a CVM: the agent and the workload. Guarded by World.mu, but for disk.
+// cvm is the content of a CVM: the agent and the workload. Guarded by World.mu, except disk.
 type cvm struct {
 	*cloud.CVM[*cvm]
 
 	w    *World
 	slot string
-	// boot names its Boot while it runs; bootAt is since when.
+	// boot names its Boot while it runs, since bootAt.
 	boot   string
 	bootAt time.Time
-	// off ends what runs in it; nil: nothing does.
+	// off ends the programs in it; nil: none run.
 	off context.CancelFunc
-	// runs is the release that this Boot is of.
+	// runs is the release of this Boot.
 	runs string
-	// admitted: some coordinator let this Boot in.
+	// admitted: a coordinator admitted this Boot.
 	admitted bool
 	// worker is the process of its agent; nil: none runs.
 	worker *worker
-	// well: it runs, is admitted and not ill. served: it is what trace says; of those that
-	// vote none serves without a leader.
+	// well: it runs, is admitted and is healthy. served: the trace has it as serving; without a
+	// leader no voting member serves.
 	well, served bool
-	// behindUntil is until when it has not what the others have.
+	// behindUntil is until when it lags behind the others.
 	behindUntil time.Time
-	// mute and sick count what ails it.
+	// mute and sick count its present faults.
 	mute, sick int
-	// hung: its workload hangs until it is started anew. starting: it is started anew just now.
+	// hung: its workload hangs until a restart. starting: a restart is under way.
 	hung, starting bool
-	// armed: its agent dies at the so many-th point of its work from now on; 0: it does not.
+	// armed: its agent dies at that point of its work, counted from now; 0: it does not.
 	armed int
-	// disk is where the agent keeps things.
+	// disk is the agent's storage.
 	disk agent.Disk
 	// joined is on its disk: the workload started as a member of its set, at joinedAt. config is
-	// what the agent has in force, for the workload to see.
+	// the agent's config in force, which the workload sees.
 	joined   bool
 	joinedAt time.Time
 	config   *group.AgentConfig
@@ -54,13 +54,13 @@ type cvm struct {
 
 func (c *cvm) group() string { return plan.GroupOf(c.slot) }
 
-// ill: its workload answers that it is not well.
+// ill: its workload reports as unhealthy.
 func (c *cvm) ill() bool { return c.sick > 0 || c.hung || c.starting || c.runs == plan.IllRelease }
 
-// standLocked notes who of a group runs well, what the group's cluster makes of that, and has
-// their agents look.
+// standLocked updates the health of a group's members, updates the group's cluster, and makes their
+// agents observe.
 func (w *World) standLocked(name, why string) {
-	for range 2 { // who is well may let others in
+	for range 2 { // a healthy member may admit others
 		for _, one := range w.cloud.AllLocked() {
 			c := one.Guest
 			if c.group() == name {
@@ -82,7 +82,7 @@ func (w *World) standLocked(name, why string) {
 	}
 }
 
-// catchUpLocked has a member that begins to run be behind the one that leads, for a while.
+// catchUpLocked makes a new member lag behind the leader for a while.
 func (w *World) catchUpLocked(c *cvm) {
 	cluster := w.workloads[c.group()]
 	if w.plan.Takes.Lag == 0 || cluster.leader == "" || cluster.leader == c.slot {
@@ -93,10 +93,10 @@ func (w *World) catchUpLocked(c *cvm) {
 	w.lookAgainLocked(c.group(), lag)
 }
 
-// caughtUp reports that it has what the others have.
+// caughtUp reports that the member no longer lags behind.
 func (c *cvm) caughtUp() bool { return !time.Now().Before(c.behindUntil) }
 
-// stopLocked notes that nothing runs in the CVM any more.
+// stopLocked records that nothing runs in the CVM any more.
 func (w *World) stopLocked(c *cvm, why string) {
 	c.well = false
 	w.electLocked(c.group(), why)
@@ -121,12 +121,12 @@ func (w *World) wellLocked(slot string) bool {
 	return c != nil && c.well
 }
 
-// guest is what is to run in a CVM that is made.
+// guest is the content of a new CVM.
 func (w *World) guest(one *cloud.CVM[*cvm]) *cvm {
 	return &cvm{CVM: one, w: w, slot: strings.TrimPrefix(one.Name, Cluster+"-")}
 }
 
-// cvmLocked is that of the Slot; nil: there is none.
+// cvmLocked is the CVM of the Slot; nil: there is none.
 func (w *World) cvmLocked(slot string) *cvm {
 	if one := w.cloud.NamedLocked(Cluster + "-" + slot); one != nil {
 		return one.Guest
@@ -134,7 +134,7 @@ func (w *World) cvmLocked(slot string) *cvm {
 	return nil
 }
 
-// Boots begins a Boot.
+// Boots starts a Boot.
 func (c *cvm) Boots() {
 	w := c.w
 	w.boots++
@@ -142,12 +142,12 @@ func (c *cvm) Boots() {
 	_, release, _ := strings.Cut(w.contentLocked(c.ComposeHash), releaseIs)
 	c.runs, _, _ = strings.Cut(release, "\n")
 	if c.runs == plan.DeadRelease {
-		return // it boots, and nobody hears of it
+		return // it boots, and no coordinator hears of it
 	}
 	c.off = w.spawn(func(ctx context.Context) { w.live(ctx, c) })
 }
 
-// Ends ends it. Members of a cluster without a set of its own leave that with their CVMs.
+// Ends ends the Boot. Members of a cluster without its own set leave the cluster with their CVMs.
 func (c *cvm) Ends(why string) {
 	c.w.stopLocked(c, why)
 	if cluster := c.w.workloads[c.group()]; why == cloud.Deleted && !cluster.changes() {
@@ -191,7 +191,7 @@ func (w *World) ail(ctx context.Context, f plan.Fault, slots ...string) {
 	change(-1)
 }
 
-// hang has a member's workload hang until something starts it anew, or a person where nothing
+// hang makes a member's workload hang until a restart, or until an operator acts where nothing
 // heals.
 func (w *World) hang(ctx context.Context, f plan.Fault) {
 	hangs := func(yes bool) bool {
@@ -221,7 +221,7 @@ func (w *World) crashAgent(ctx context.Context, f plan.Fault) {
 	w.ail(ctx, f, f.Target)
 }
 
-// third are every third of all members that there are.
+// third are every third of all existing members.
 func (w *World) third() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -234,7 +234,7 @@ func (w *World) third() []string {
 	return out
 }
 
-// strike restarts or destroys a CVM behind everybody's back.
+// strike restarts or destroys a CVM without an order of a coordinator.
 func (w *World) strike(slot string, kind plan.FaultKind) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

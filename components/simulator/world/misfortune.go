@@ -14,7 +14,7 @@ import (
 	"cadre.dev/store"
 )
 
-// misfortunes has the plan's faults happen, each at its time.
+// misfortunes injects the plan's faults, each at its time.
 func (w *World) misfortunes(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -31,7 +31,7 @@ func (w *World) misfortunes(ctx context.Context) {
 	}
 }
 
-// heal has all go right from now on.
+// heal ends all faults.
 func (w *World) heal() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -117,7 +117,7 @@ func (w *World) happen(ctx context.Context, f plan.Fault) {
 	}
 }
 
-// cutStore parts a coordinator from the store, or all of them at once.
+// cutStore disconnects one coordinator from the store, or all at once.
 func (w *World) cutStore(ctx context.Context, f plan.Fault) {
 	if f.Target != plan.All {
 		w.sever(ctx, cut{f.Target, toStore}, f.For)
@@ -130,7 +130,7 @@ func (w *World) cutStore(ctx context.Context, f plan.Fault) {
 	all.Wait()
 }
 
-// refuse has the platform refuse each call for d, as where a quota is used up.
+// refuse makes the platform refuse each call for d, like an exhausted quota.
 func (w *World) refuse(ctx context.Context, d time.Duration) {
 	by := func(n int) {
 		w.mu.Lock()
@@ -142,10 +142,10 @@ func (w *World) refuse(ctx context.Context, d time.Duration) {
 	by(-1)
 }
 
-// hide has the platform show what is so now, for d.
+// hide makes the platform show the present state for d.
 func (w *World) hide(ctx context.Context, d time.Duration) {
 	w.mu.Lock()
-	hides := w.shown == nil // else another one does already
+	hides := w.shown == nil // else another fault does already
 	if hides {
 		w.shown = []platform.Instance{}
 		for _, one := range w.cloud.AllLocked() {
@@ -162,7 +162,7 @@ func (w *World) hide(ctx context.Context, d time.Duration) {
 	w.shown = nil
 }
 
-// ask has the operator ask for something about the CVM that a Slot has now, where it has one.
+// ask sends an operator's request about the present CVM of a Slot, where it has one.
 func (w *World) ask(ctx context.Context, slot string, q store.QueueRequest) {
 	w.mu.Lock()
 	c := w.cvmLocked(slot)
@@ -174,23 +174,23 @@ func (w *World) ask(ctx context.Context, slot string, q store.QueueRequest) {
 	w.request(ctx, q)
 }
 
-// put writes as an operator, whose own way to the store is never cut.
+// put writes as an operator, whose connection to the store is never cut.
 func (w *World) put(ctx context.Context, key string, value any) {
 	text, err := json.Marshal(value)
 	if err != nil {
-		panic(fmt.Sprintf("%T has no text: %v", value, err)) // they are ours
+		panic(fmt.Sprintf("%T has no text: %v", value, err)) // the values are the simulator's own
 	}
 	_ = w.store.Commit(ctx, store.Op{Kind: store.OpPut, Key: key, Value: text})
 }
 
-// sets has the operator set a switch for d.
+// sets makes the operator set a switch for d.
 func (w *World) sets(ctx context.Context, d time.Duration, key string, value any) {
 	w.put(ctx, key, value)
 	w.wait(ctx, d)
 	_ = w.store.Commit(ctx, store.Op{Kind: store.OpDelete, Key: key})
 }
 
-// process changes what a coordinator's life is like, and gives it; nil: there was none yet.
+// process changes a coordinator's process and returns it; nil: it has not started yet.
 func (w *World) process(slot string, change func(*process)) *process {
 	w.mu.Lock()
 	defer w.mu.Unlock()

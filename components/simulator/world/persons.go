@@ -17,23 +17,23 @@ import (
 	"cadre.dev/store"
 )
 
-// persons is what the operator knows and wants. Guarded by World.mu.
+// persons is the operator's knowledge and intent. Guarded by World.mu.
 type persons struct {
-	// want are the specs that they asked for last, of each group that is to be.
+	// want are the last requested specs, of each group that is to exist.
 	want map[string]group.Spec
-	// ending are the groups that they have deleted, until these are made anew; over those that are
-	// never again.
+	// ending are the groups under deletion, until they are made again; over are the permanently
+	// deleted groups.
 	ending, over map[string]bool
-	// acts counts what they did about a group that is deleted.
+	// acts counts the operator's actions about a deleted group.
 	acts int
-	// rollouts and acting are the records that there are: acting by Slot, of the Operation that acts on
-	// it. calls are the last ones for each Slot.
+	// rollouts are the existing records, and acting the acting Operation of each Slot. calls are
+	// the last calls for each Slot.
 	rollouts map[string]operation.Rollout
 	acting   map[string]operation.Operation
 	calls    map[string]sentCall
 }
 
-// sentCall is what becomes of the n-th call of an Operation. told: the operator said so.
+// sentCall is the fate of the n-th call of an Operation, and whether the operator has reported it.
 type sentCall struct {
 	fate
 
@@ -50,13 +50,13 @@ func newPersons() persons {
 	}
 }
 
-// sent notes what becomes of a call.
+// sent records the fate of a call.
 func (p *persons) sent(slot string, f fate) {
 	op := p.acting[slot]
 	p.calls[slot] = sentCall{fate: f, operation: op.ID, n: op.Call.Number, at: time.Now()}
 }
 
-// knowLocked takes what was written, as far as the operator goes by it.
+// knowLocked records a write, as far as the operator uses it.
 func (w *World) knowLocked(e trace.Event) {
 	p := &w.persons
 	switch op := e.Operation; {
@@ -71,14 +71,14 @@ func (w *World) knowLocked(e trace.Event) {
 	}
 }
 
-// endLocked: a group is gone with the disks of its members, so that its workload is none any more.
+// endLocked: a group is gone with the disks of its members, and with that its workload.
 func (w *World) endLocked(name string) {
 	was := w.workloads[name]
 	*was = workload{kind: was.kind, epoch: 1}
 }
 
-// wants notes what a group is to be, and gives what it was to be before; now is false where it is being
-// deleted, and made of that later.
+// wants records the group's wanted spec, and returns the spec before. now is false while the group
+// is under deletion; the spec is then used later.
 func (w *World) wants(s group.Spec) (before group.Spec, now bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -90,7 +90,7 @@ func (w *World) wants(s group.Spec) (before group.Spec, now bool) {
 	return before, !p.over[s.Name] && !p.ending[s.Name]
 }
 
-// wanted are the specs of all groups that are to be.
+// wanted are the specs of all groups that are to exist.
 func (w *World) wanted() map[string]group.Spec {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -104,15 +104,15 @@ func (w *World) ends(name string) bool {
 	return w.persons.ending[name]
 }
 
-// allSay reports that r has every group that is to be, and no others.
+// allSay reports that r has exactly the groups that are to exist.
 func (w *World) allSay(r rest) bool {
 	return maps.EqualFunc(r, w.wanted(), func(said, group.Spec) bool { return true })
 }
 
-// asksDeletion is how often a person looks whether the group is gone.
+// asksDeletion is how often an operator checks whether the group is gone.
 const asksDeletion = 2 * time.Second
 
-// deletes has a group deleted with the disks of its members, and what comes after that.
+// deletes deletes a group with the disks of its members, and does the plan's next action about it.
 func (w *World) deletes(ctx context.Context, f plan.Fault) {
 	name, key := f.Target, store.DeleteGroupKey(f.Target)
 	is := func(now bool) (was bool) {
@@ -124,7 +124,7 @@ func (w *World) deletes(ctx context.Context, f plan.Fault) {
 		return was
 	}
 	if is(true) {
-		return // somebody has
+		return // already deleted
 	}
 	w.put(ctx, key, store.DeleteGroup{Group: name, DeleteDisks: true, Reason: "it is over", By: "operator", At: time.Now()})
 	if f.Kind == plan.Spare {
@@ -154,13 +154,13 @@ func (w *World) deletes(ctx context.Context, f plan.Fault) {
 	w.mu.Unlock()
 	w.say("operator", "makes "+name+" anew")
 	is(false)
-	_ = w.Apply(ctx, spec) // its store is never cut from them
+	_ = w.Apply(ctx, spec) // the operator's store connection is never cut
 }
 
-// looks is how often a person looks at what they wait for.
+// looks is how often an operator checks a condition that they wait for.
 const looks = 5 * time.Second
 
-// retries has a person let the group's rollout go on that failed.
+// retries makes an operator retry the group's failed rollout.
 func (w *World) retries(ctx context.Context, f plan.Fault) {
 	for end := time.Now().Add(f.For); time.Now().Before(end) && pause(ctx, looks); {
 		st, err := simulated.Status(ctx, w.store, f.Target)
@@ -172,7 +172,7 @@ func (w *World) retries(ctx context.Context, f plan.Fault) {
 	}
 }
 
-// request asks for q.
+// request sends q.
 func (w *World) request(ctx context.Context, q store.QueueRequest) {
 	w.mu.Lock()
 	w.asks++
@@ -182,7 +182,7 @@ func (w *World) request(ctx context.Context, q store.QueueRequest) {
 	w.put(ctx, store.QueueKey(q.ID), q)
 }
 
-// undoes has a person go back to the Revision before, where there is one.
+// undoes makes an operator return to the earlier Revision, where there is one.
 func (w *World) undoes(ctx context.Context, name string) {
 	st, err := simulated.Status(ctx, w.store, name)
 	if err != nil || w.ends(name) {
@@ -216,8 +216,8 @@ func (w *World) undoes(ctx context.Context, name string) {
 	}
 }
 
-// resolves has a person say how calls ended that nobody answers, for d. They say of none how it ended
-// that may still take effect.
+// resolves makes an operator report the outcome of unanswered calls, for d. A call that may still
+// take effect is left out.
 func (w *World) resolves(ctx context.Context, d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end) && pause(ctx, looks); {
 		for _, q := range w.unanswered() {
@@ -226,7 +226,7 @@ func (w *World) resolves(ctx context.Context, d time.Duration) {
 	}
 }
 
-// unanswered is what can be said about calls without an answer and was not said yet.
+// unanswered are the reports about unanswered calls that were not sent yet.
 func (w *World) unanswered() (out []store.QueueRequest) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

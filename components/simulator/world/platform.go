@@ -16,30 +16,31 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// ownApp is that of the coordinators.
+// ownApp is the coordinators' app.
 var ownApp = strings.Repeat("c0", 20)
 
 const (
-	// quickBoot is from a call until the CVM runs where the plan says nothing; leastBoot is the least
-	// where it says the most.
+	// quickBoot is the time from a call until the CVM runs, without a setting in the plan.
+	// leastBoot is the shortest drawn boot time.
 	quickBoot = 8 * time.Second
 	leastBoot = 5 * time.Second
 	// callLimit is when a coordinator gives up on a call.
 	callLimit = 10 * time.Second
 	// settle is how long the platform may hide an effect.
 	settle = 3 * time.Minute
-	// effectBy is how long after a call its effect may come. It is less than the platform needs to settle,
-	// as coordinators' clocks may be set a little ahead, and later than that nobody can know.
+	// effectBy bounds the delay of a call's effect. It is less than the platform needs to settle,
+	// since coordinators' clocks may be a little ahead. A coordinator cannot know of a later
+	// effect.
 	effectBy = settle - callLimit + time.Second
 )
 
-// platformLink is one process's way to the platform.
+// platformLink is one process's connection to the platform.
 type platformLink struct {
 	*cloud.Link[*cvm]
 
 	w *World
 	p *process
-	// before is what the last list showed, for those that show what was; guarded by World.mu.
+	// before is the last list, for stale lists; guarded by World.mu.
 	before []platform.Instance
 }
 
@@ -51,7 +52,7 @@ func (w *World) linkOf(p *process) *platformLink {
 	return l
 }
 
-// List may fail, or show what the last one did.
+// List may fail, or return the last list again.
 func (l *platformLink) List(ctx context.Context, appID string) ([]platform.Instance, error) {
 	if err := l.w.reach(ctx, l.p, toPlatform); err != nil {
 		return nil, err
@@ -78,7 +79,7 @@ func (l *platformLink) List(ctx context.Context, appID string) ([]platform.Insta
 	return now, err
 }
 
-// blind is an error where what is only asked for goes wrong.
+// blind is an error where a request without an effect fails.
 func (l *platformLink) blind(what string) error {
 	w := l.w
 	w.mu.Lock()
@@ -91,7 +92,7 @@ func (l *platformLink) blind(what string) error {
 	return fmt.Errorf("%s: 503: try again", what)
 }
 
-// Describe and Provision need a way there, and may fail.
+// Describe and Provision need a connection, and may fail.
 func (l *platformLink) Describe(ctx context.Context, vmUUID string) (platform.Instance, error) {
 	if err := l.w.reach(ctx, l.p, toPlatform); err != nil {
 		return platform.Instance{}, err
@@ -131,13 +132,13 @@ func (w *World) bootTakes(one *cloud.CVM[*cvm]) time.Duration {
 	return max(w.drawLocked("boot "+one.Name, w.plan.Takes.Boot), leastBoot)
 }
 
-// fate is what becomes of one call.
+// fate is the fate of one call.
 type fate struct {
 	slow, late      time.Duration
 	refused, silent bool
-	// as is what the caller is told of a refusal; nil: that it is refused, and no more.
+	// as is the caller's error of a refusal; nil: the plain refusal.
 	as error
-	// applied: it is done at once; else after late, or never where that is 0.
+	// applied: it is done at once; else after late, or never where late is 0.
 	applied bool
 }
 
@@ -167,14 +168,14 @@ func fateOf(odds plan.Odds, r *rand.Rand) fate {
 	return f
 }
 
-// carry is what becomes of one call with an effect; apply runs under the world's lock.
+// carry executes one call with an effect by its fate; apply runs under the world's lock.
 func (l *platformLink) carry(ctx context.Context, c cloud.Call, apply func() error) error {
 	if err := l.w.reach(ctx, l.p, toPlatform); err != nil {
 		return fmt.Errorf("%w: not sent: %w", platform.ErrRefused, err)
 	}
 	w := l.w
 	if c.Verb == cloud.Start {
-		c.Verb = cloud.Restart // as the trace has it
+		c.Verb = cloud.Restart // as in the trace
 	}
 	slot := strings.TrimPrefix(c.Name, Cluster+"-")
 	w.mu.Lock()
@@ -183,7 +184,7 @@ func (l *platformLink) carry(ctx context.Context, c cloud.Call, apply func() err
 	odds, r := w.oddsLocked(fmt.Sprintf("%s %s", c.Verb, slot))
 	f := fateOf(odds, r)
 	if w.refusing > 0 {
-		f = fate{refused: true} // for minutes, whatever is asked for
+		f = fate{refused: true} // for minutes, for every call
 	}
 	if f.slow > 0 || !f.applied || f.silent {
 		w.faults++
@@ -218,12 +219,12 @@ func (w *World) contentLocked(hash string) string {
 		Compose string `json:"docker_compose_file"`
 	}
 	if json.Unmarshal(w.cloud.DocumentLocked(hash), &document) != nil {
-		return "" // nobody provisioned it
+		return "" // no caller provisioned it
 	}
 	return document.Compose
 }
 
-// answer is what the caller learns, in time or not.
+// answer is the caller's answer, in time or not.
 func (l *platformLink) answer(ctx context.Context, event trace.Event, f fate, failed error) error {
 	var err error
 	event.Outcome = trace.OK
@@ -241,7 +242,7 @@ func (l *platformLink) answer(ctx context.Context, event trace.Event, f fate, fa
 		event.Outcome, err = trace.Refused, failed
 	}
 	if l.p.dead() {
-		return errDead // nobody is there to hear it
+		return errDead // the caller is dead
 	}
 	l.w.mu.Lock()
 	defer l.w.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"cadre.dev/store"
 )
 
-// operationRecord is decoded where keys are.
+// operationRecord is decoded together with the keys.
 type operationRecord = operation.Operation
 
 func segments(key string) []string { return strings.Split(key, "/") }
@@ -31,15 +31,15 @@ type process struct {
 	lease store.Lease
 	// armed: it dies at the next failpoint.
 	armed bool
-	// off is how far its wall clock is off; it stays with the Slot.
+	// off is the offset of its wall clock; the Slot's next process keeps it.
 	off time.Duration
-	// down is for how long the next life waits.
+	// down is the pause before the next life.
 	down time.Duration
 }
 
 func (p *process) dead() bool { return p.died.Load() }
 
-// die ends the process at once: nothing that it does from now on has an effect.
+// die ends the process at once: its later actions have no effect.
 func (p *process) die(how string) {
 	if !p.died.CompareAndSwap(false, true) {
 		return
@@ -67,7 +67,7 @@ func (p *process) failpoint(name string) {
 	}
 }
 
-// stepped counts a step that the process made, and ends it where the plan says so.
+// stepped counts a step of the process, and ends the process where the plan requires it.
 func (p *process) stepped(what string) {
 	p.w.mu.Lock()
 	p.w.steps++
@@ -107,8 +107,8 @@ func (w *World) keep(ctx context.Context, slot string) {
 		altered := p.coordinator.Altered()
 		w.mu.Lock()
 		w.altered = append(w.altered, altered...)
-		// One that is armed may reach its failpoint long after, and is back all the same when all
-		// goes right again: what rests without anybody who leads does not rest.
+		// An armed process may reach its failpoint long after. It restarts all the same when all
+		// faults end: a group cannot settle without a leader.
 		off, down = p.off, max(min(p.down, time.Until(w.began.Add(w.plan.HealAt))), time.Second)
 		w.mu.Unlock()
 	}

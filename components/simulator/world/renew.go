@@ -10,7 +10,7 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// latest holds the newest of numbers that only grow. Make it with a capacity of 1, for one writer
+// latest holds the highest of numbers that only grow. Make it with a capacity of 1, for one writer
 // at a time.
 type latest chan uint64
 
@@ -23,8 +23,7 @@ func (l latest) set(n uint64) {
 	l <- n
 }
 
-// renew has the Boot prove itself anew whenever it is told of a newer policy of its Slot, until
-// the process ends.
+// renew makes the Boot attest again for each newer policy of its Slot, until the process ends.
 func (w *World) renew(ctx context.Context, c *cvm, r *worker) {
 	for proven := uint64(0); ; {
 		var epoch uint64
@@ -42,7 +41,7 @@ func (w *World) renew(ctx context.Context, c *cvm, r *worker) {
 	}
 }
 
-// renewed asks each coordinator once; it reports whether one took the Boot's evidence.
+// renewed asks each coordinator once; it reports whether one accepted the Boot's evidence.
 func (w *World) renewed(ctx context.Context, c *cvm, r *worker, epoch uint64) bool {
 	w.mu.Lock()
 	e, processes := w.evidenceLocked(c), w.heardByLocked(c)
@@ -55,14 +54,13 @@ func (w *World) renewed(ctx context.Context, c *cvm, r *worker, epoch uint64) bo
 	})
 }
 
-// evidenceLocked is what a CVM's Boot proves, each time with a greater Serial.
+// evidenceLocked is the evidence of a CVM's Boot, each time with a greater Serial.
 func (w *World) evidenceLocked(c *cvm) simulated.Evidence {
 	w.asked++
 	return simulated.Evidence{Slot: c.slot, Boot: c.boot, Serial: w.asked, InstanceID: c.InstanceID, AppID: c.AppID, ComposeHash: c.ComposeHash, OSImage: c.OSImage}
 }
 
-// heard notes what a report says of the checks that its agent goes by, and what becomes of that in
-// discovery.
+// heard records the checks that a report's agent runs, and the result in discovery.
 func (k *control) heard(r *controlv1.Report) {
 	found, why, known := k.p.coordinator.Found(k.c.slot)
 	w := k.w

@@ -17,13 +17,13 @@ import (
 	"cadre.dev/store"
 )
 
-// restEvery paces the looks at whether the cluster rests.
+// restEvery paces the checks whether the cluster is settled.
 const restEvery = 5 * time.Second
 
-// restAfter all goes right again: by then what happened last is known to whoever says that it rests.
+// restAfter is the wait after all faults end: by then every status reflects the last events.
 const restAfter = 20 * time.Second
 
-// spec is what the operator asks for with a move.
+// spec is the operator's spec for a move.
 func (w *World) spec(m plan.Move) group.Spec {
 	g := w.group(m.Group)
 	ready := int(cmp.Or(g.MinReady, 2*time.Second) / time.Second)
@@ -53,7 +53,7 @@ func (w *World) spec(m plan.Move) group.Spec {
 	if g.Healing != plan.Unhealed {
 		delay := 10
 		s.AutoHealing = &group.AutoHealing{InitialDelaySec: &delay, Replace: g.Healing}
-		if g.Service && group.HasDriver(s) { // else nobody says that it is down, and the spec is refused
+		if g.Service && group.HasDriver(s) { // else no driver reports a down service, and the spec is refused
 			s.AutoHealing.Service = m.Group
 		}
 	}
@@ -81,7 +81,7 @@ func (w *World) spec(m plan.Move) group.Spec {
 	return s
 }
 
-// keepBack says which members no rollout moves, or not to what it is about.
+// keepBack sets which members no rollout moves, or which move to another Revision.
 func (w *World) keepBack(s *group.Spec, m plan.Move) {
 	s.UpdatePolicy.Partition = m.Partition
 	preserved := group.PreservedState{Disk: "data"}
@@ -91,7 +91,7 @@ func (w *World) keepBack(s *group.Spec, m plan.Move) {
 		s.Instances = []group.InstanceSettings{{Ordinal: ordinal, PreservedState: preserved}}
 	}
 	if slot := cmp.Or(m.Exclude, m.Pin); slot != "" {
-		_, ordinal, _ := group.ParseSlot(slot) // what it cannot read is about the first
+		_, ordinal, _ := group.ParseSlot(slot) // an unreadable slot means the first
 		own := group.InstanceSettings{Ordinal: ordinal, ExcludeFromRollout: m.Exclude != ""}
 		if m.Pin != "" {
 			first := w.plan.Moves[slices.IndexFunc(w.plan.Moves, func(one plan.Move) bool { return one.Group == m.Group })]
@@ -104,7 +104,7 @@ func (w *World) keepBack(s *group.Spec, m plan.Move) {
 	}
 }
 
-// deep is the name of a check, and of its command; launch those of a hook.
+// deep is the name of a check and of its command; launch is the name of a hook and of its command.
 const (
 	deep   = "deep"
 	launch = "launch"
@@ -129,10 +129,10 @@ func healthChecks(m plan.Move) []group.HealthCheck {
 	return []group.HealthCheck{of(ready, ready, 10)}
 }
 
-// releaseIs is what stands before the name of a release in its text.
+// releaseIs precedes the name of a release in its text.
 const releaseIs = "RELEASE: "
 
-// compose is the text of a release; what the agent may restart says so in it.
+// compose is the text of a release; it lists the commands that the agent may run.
 func compose(g plan.Group, release string) string {
 	image := "@sha256:" + strings.Repeat("a", 64)
 	text := "services:\n  " + g.Name + ":\n    image: example.org/" + g.Name + image + "\n    environment:\n      " + releaseIs + release + "\n"
@@ -153,8 +153,8 @@ volumes: { mesh: {}, commands: { driver_opts: { type: tmpfs, device: tmpfs } } }
 `
 }
 
-// giveUp says that the disks may go of those that were members before and are none any more, and of
-// those of which it was said before, as it is for them still.
+// giveUp permits the deletion of the disks of members that the spec no longer wants. Disks that
+// were given up before stay given up, unless their members are wanted again.
 func (w *World) giveUp(ctx context.Context, s group.Spec, before []string) error {
 	now := s.Members()
 	gone := slices.DeleteFunc(before, func(slot string) bool { return slices.Contains(now, slot) })
@@ -177,8 +177,8 @@ func (w *World) group(name string) plan.Group {
 	return w.plan.Groups[slices.IndexFunc(w.plan.Groups, func(g plan.Group) bool { return g.Name == name })]
 }
 
-// Operate makes the plan's moves, then waits until all went right again and the cluster rests,
-// or has had its time for that, and ends the trace.
+// Operate makes the plan's moves. It then waits until all faults have ended and the cluster is
+// settled, or its time is over, and ends the trace.
 func (w *World) Operate(ctx context.Context) error {
 	for _, m := range w.plan.Moves {
 		if !pause(ctx, m.At-time.Since(w.began)) {
@@ -188,7 +188,7 @@ func (w *World) Operate(ctx context.Context) error {
 		spec := w.spec(m)
 		before, now := w.wants(spec)
 		if !now {
-			continue // when the group is made anew, or never
+			continue // applied when the group is made again, or never
 		}
 		if err := w.Apply(ctx, spec); err != nil {
 			return err
@@ -204,7 +204,7 @@ func (w *World) Operate(ctx context.Context) error {
 	}
 	at, seen := rest{}, -1
 	for end := time.Now().Add(w.plan.Rest); time.Now().Before(end); {
-		// Without a step nobody says anything new.
+		// Without a step no group's status changes.
 		if steps := w.stepsMade(); steps != seen {
 			now, err := w.resting(ctx)
 			if err != nil {
@@ -212,7 +212,7 @@ func (w *World) Operate(ctx context.Context) error {
 			}
 			seen, at = steps, now.after(at)
 		}
-		// What names one reason for so long waits for somebody.
+		// A group that gives one reason for so long waits for an operator.
 		if w.allSay(at) && (at.all() || at.stands(w.plan.Still)) || !pause(ctx, restEvery) {
 			break
 		}
@@ -227,19 +227,19 @@ func (w *World) stepsMade() int {
 	return w.steps + w.persons.acts
 }
 
-// rest is what the groups say of themselves, by name; one that says nothing has no entry.
+// rest is the groups' status, by name; a group without a status has no entry.
 type rest map[string]said
 
-// said is what a group says, since when.
+// said is the status of a group, and since when.
 type said struct {
-	// reason is why it does not rest; "": it does.
+	// reason is why the group is not settled; "": it is.
 	reason  string
 	rollout string
 	holds   []string
 	since   time.Time
 }
 
-// after is r with the times of those who say what they said before.
+// after is r with the times of unchanged reasons.
 func (r rest) after(before rest) rest {
 	for name, now := range r {
 		if was, said := before[name]; said && was.reason == now.reason {
@@ -250,7 +250,7 @@ func (r rest) after(before rest) rest {
 	return r
 }
 
-// all reports that every group rests.
+// all reports that every group is settled.
 func (r rest) all() bool {
 	for _, one := range r {
 		if one.reason != "" {
@@ -260,7 +260,7 @@ func (r rest) all() bool {
 	return true
 }
 
-// stands reports that nothing was new for d.
+// stands reports that no status changed for d.
 func (r rest) stands(d time.Duration) bool {
 	for _, one := range r {
 		if time.Since(one.since) <= d {
@@ -270,7 +270,7 @@ func (r rest) stands(d time.Duration) bool {
 	return true
 }
 
-// resting is what all groups say now.
+// resting is the present status of all groups.
 func (w *World) resting(ctx context.Context) (rest, error) {
 	out := rest{}
 	for name, spec := range w.wanted() {
@@ -285,7 +285,7 @@ func (w *World) resting(ctx context.Context) (rest, error) {
 	return out, nil
 }
 
-// reason is what the status of the group says of s: nothing, where nobody wrote one.
+// reason is the status of the group of s; says is false without a status.
 func (w *World) reason(ctx context.Context, s group.Spec) (one said, says bool, err error) {
 	st, err := simulated.Status(ctx, w.store, s.Name)
 	if err != nil {

@@ -10,15 +10,15 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// Who votes in etcd and in Consul is in their own configuration, on the disks of their members. It
-// lists a member whether it runs or not, and is not changed by a CVM that comes or goes: one
-// that is lost counts against the majority until somebody takes it out.
+// The voters of etcd and of Consul are in their own configuration, on the disks of their members.
+// It lists a member whether the member runs or not, and does not change when a CVM is created or
+// lost. A lost member counts against the majority until an operator or an agent removes it.
 //
-// etcd's members found it as those whom their first configuration names. One that is made later
-// waits until it is listed, starts without a vote and gets one. Consul's servers found it when as
-// many as they expect have come up, and Consul itself lets in whoever comes later, also one that
-// was taken out and lives: that one without a vote at first. Both are changed by the agent of
-// the member that leads, which is told what is due, one change at a time.
+// The members named in etcd's first configuration found the set. A later member waits until it is
+// listed, starts without a vote and then gets one. Consul's servers found the set when the expected
+// number is up. Consul itself adds each later server, and also a removed server that still runs;
+// the latter gets its vote later. The agent of the leading member changes both sets on orders, one
+// change at a time.
 
 func (c *workload) spec() group.Spec { return group.Spec{Workload: group.Workload{Kind: c.kind}} }
 
@@ -29,12 +29,12 @@ func (c *workload) listed(slot string) bool {
 	return slices.Contains(c.voters, slot) || slices.Contains(c.learners, slot)
 }
 
-// started reports that the workload runs in the CVM, as far as the set lets it.
+// started reports that the workload runs in the CVM, as far as the set permits it.
 func (c *workload) started(m *cvm) bool {
 	return !group.AddsMembers(c.spec()) || m.joined && c.listed(m.slot)
 }
 
-// enterLocked has a member that is admitted come into the set, as far as it may.
+// enterLocked adds an admitted member to the set, as far as possible.
 func (w *World) enterLocked(c *cvm) {
 	cluster := w.workloads[c.group()]
 	if c.boot == "" || !c.admitted || c.ill() {
@@ -43,7 +43,7 @@ func (w *World) enterLocked(c *cvm) {
 	switch {
 	case !cluster.changes():
 		cluster.join(c.slot)
-	case c.config == nil: // nobody told it yet what it is
+	case c.config == nil: // its role has not arrived yet
 	case group.AddsMembers(cluster.spec()):
 		w.enterEtcdLocked(cluster, c)
 	default:
@@ -51,7 +51,7 @@ func (w *World) enterLocked(c *cvm) {
 	}
 }
 
-// catchesUp is how long a learner takes until it has what the others have.
+// catchesUp is the time in which a learner catches up.
 const catchesUp = 25 * time.Second
 
 func (w *World) enterEtcdLocked(cluster *workload, c *cvm) {
@@ -69,15 +69,14 @@ func (w *World) enterEtcdLocked(cluster *workload, c *cvm) {
 	}
 }
 
-// A Consul server that was taken out and lives is listed again after relists, and gets its vote
+// A Consul server that was removed and still runs is listed again after relists, and gets its vote
 // after stabilizes.
 const (
 	relists    = 20 * time.Second
 	stabilizes = 10 * time.Second
 )
 
-// lookAgainLocked has the cluster of a group look after d who is to come in: nothing else may happen
-// until then.
+// lookAgainLocked updates the cluster of a group after d: no other event may add the member before.
 func (w *World) lookAgainLocked(name string, d time.Duration) {
 	time.AfterFunc(d, func() {
 		w.mu.Lock()
@@ -122,8 +121,7 @@ func (w *World) enterConsulLocked(cluster *workload, c *cvm) {
 	}
 }
 
-// changeSetLocked makes a change of the set through c, which leads it. One that was made before
-// is made.
+// changeSetLocked makes a change of the set through c, which leads it. A repeated change succeeds.
 func (w *World) changeSetLocked(c *cvm, change group.SetChange) error {
 	cluster := w.workloads[c.group()]
 	is := cluster.listed(change.Slot)
@@ -160,8 +158,8 @@ func (w *World) changeSetLocked(c *cvm, change group.SetChange) error {
 	return nil
 }
 
-// allVoteLocked reports that the leader reaches each of the voters. etcd lists nobody new otherwise,
-// also without a vote.
+// allVoteLocked reports that the leader reaches each of the voters. Otherwise etcd lists no new
+// member, not even one without a vote.
 func (w *World) allVoteLocked(cluster *workload) bool {
 	return !slices.ContainsFunc(cluster.voters, func(slot string) bool {
 		c := w.cvmLocked(slot)
@@ -175,7 +173,7 @@ func (w *World) caughtUpLocked(cluster *workload, slot string) bool {
 	return slices.Contains(cluster.learners, slot) && c != nil && c.well && time.Since(c.joinedAt) >= catchesUp
 }
 
-// listedLocked notes who belongs to the set from now on.
+// listedLocked records the members of the set from now on.
 func (w *World) listedLocked(name, by string) {
 	cluster := w.workloads[name]
 	w.noteLocked(trace.Event{Kind: trace.Listed, By: by, Group: name, Voters: slices.Clone(cluster.voters), Learners: slices.Clone(cluster.learners)})

@@ -15,8 +15,8 @@ var (
 	errDead = errors.New("the process is dead")
 )
 
-// storeLink is one process's way to the store. What it sends is lost while the way is cut, and
-// has no effect once the process is dead.
+// storeLink is one process's connection to the store. Requests are lost while the connection is
+// cut, and have no effect once the process is dead.
 type storeLink struct {
 	*storetest.Memory
 
@@ -26,7 +26,7 @@ type storeLink struct {
 
 var _ store.Store = storeLink{}
 
-// reach waits while the way is cut: an error when ctx ends, or the process.
+// reach waits while the connection is cut. It returns an error when ctx or the process ends.
 func (l storeLink) reach(ctx context.Context) error {
 	return l.w.reach(ctx, l.p, toStore)
 }
@@ -52,7 +52,7 @@ func (l storeLink) Together(ctx context.Context, what ...string) ([]store.Entry,
 	return l.Memory.Together(ctx, what...)
 }
 
-// Watch tells of a change when it can be reached again, too.
+// Watch reports a change also after a cut.
 func (l storeLink) Watch(ctx context.Context, prefix string, index uint64) (uint64, error) {
 	next, err := l.Memory.Watch(ctx, prefix, index)
 	if err := l.reach(ctx); err != nil {
@@ -61,7 +61,7 @@ func (l storeLink) Watch(ctx context.Context, prefix string, index uint64) (uint
 	return next, err
 }
 
-// Commit may be lost on its way there, or back.
+// Commit may be lost, or its answer may be lost.
 func (l storeLink) Commit(ctx context.Context, ops ...store.Op) error {
 	if err := l.reach(ctx); err != nil {
 		return fmt.Errorf("commit: %w: %w", store.ErrUnknown, err)
@@ -85,7 +85,7 @@ func (l storeLink) Commit(ctx context.Context, ops ...store.Op) error {
 	return err
 }
 
-// Acquire gives a Lease that dies with the process, and is not given up by it then.
+// Acquire returns a Lease that dies with the process, without a release.
 func (l storeLink) Acquire(ctx context.Context, holder string) (store.Lease, error) {
 	if err := l.reach(ctx); err != nil {
 		return nil, err
@@ -94,8 +94,8 @@ func (l storeLink) Acquire(ctx context.Context, holder string) (store.Lease, err
 	if err != nil {
 		return nil, err
 	}
-	// The store tells of its transactions while it holds its own lock, so it is never called
-	// under ours.
+	// The store announces its transactions under its own lock, so it is never called under the
+	// world's lock.
 	l.w.mu.Lock()
 	l.p.lease = lease
 	l.w.mu.Unlock()
@@ -108,7 +108,7 @@ func (l storeLink) Acquire(ctx context.Context, holder string) (store.Lease, err
 	return mortal{lease, l.p}, nil
 }
 
-// DestroyHolderSession is store.Consul's.
+// DestroyHolderSession is as in store.Consul.
 func (l storeLink) DestroyHolderSession(ctx context.Context, holder string) (bool, error) {
 	if err := l.reach(ctx); err != nil {
 		return false, err
@@ -123,7 +123,7 @@ func (l storeLink) Holder(ctx context.Context) (string, uint64, error) {
 	return l.Memory.Holder(ctx)
 }
 
-// mortal is a Lease that a dead process cannot give up.
+// mortal is a Lease that a dead process cannot release.
 type mortal struct {
 	store.Lease
 
@@ -144,5 +144,5 @@ func loseLease(lease store.Lease) {
 	}
 }
 
-// patience is how long a request over a broken connection is waited for.
+// patience is the time limit of a request over a broken connection.
 const patience = 10 * time.Second

@@ -13,30 +13,30 @@ import (
 	"cadre.dev/simulator/plan"
 )
 
-// worker is one process of an agent: the code that agents run, from the admission of its Boot
-// on. A Boot may have several, one after the other.
+// worker is one process of an agent: the agents' own code, from the admission of its Boot on. A
+// Boot may have several processes, one after the other.
 type worker struct {
 	agent *agent.Agent
 	boot  string
 	gone  atomic.Bool
 	end   context.CancelFunc
-	// epoch of the Slot's policy that the Boot was told of last.
+	// epoch is the last announced epoch of the Slot's policy.
 	epoch latest
-	// goesBy and found are what trace says of it; guarded by World.mu.
+	// goesBy and found are its state in the trace; guarded by World.mu.
 	goesBy string
 	found  map[*process]bool
 }
 
-// die ends the process at once: nothing that it does from now on has an effect.
+// die ends the process at once: its later actions have no effect.
 func (r *worker) die() {
 	r.gone.Store(true)
 	r.end()
 }
 
-// dialTakes is how long a session takes until it is up.
+// dialTakes is the time until a session is up.
 const dialTakes = 100 * time.Millisecond
 
-// againAfter is from the end of an agent's process until the next one of the Boot begins.
+// againAfter is the time between two agent processes of a Boot.
 const againAfter = time.Second
 
 // live runs a CVM's agent until ctx ends, which is when the CVM stops.
@@ -49,7 +49,7 @@ func (w *World) live(ctx context.Context, c *cvm) {
 		}
 		r, err := w.newWorker(c, boot, run, held)
 		if err != nil {
-			panic(fmt.Sprintf("the agent of %s does not start: %v", c.slot, err)) // its disk is ours
+			panic(fmt.Sprintf("the agent of %s does not start: %v", c.slot, err)) // the simulator made its disk
 		}
 		lost := w.work(ctx, c, r)
 		if held, run = r.agent.Held(), run+1; lost {
@@ -70,7 +70,7 @@ func (w *World) isMute(c *cvm) bool {
 	return c.mute > 0
 }
 
-// untilAdmitted has a Boot ask the coordinators in turn to let it in; "" when ctx ended before.
+// untilAdmitted makes a Boot ask the coordinators in turn for admission; "" when ctx ended before.
 func (w *World) untilAdmitted(ctx context.Context, c *cvm) (boot string) {
 	for wait := 200 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		if boot := w.admit(ctx, c); boot != "" {
@@ -82,7 +82,7 @@ func (w *World) untilAdmitted(ctx context.Context, c *cvm) (boot string) {
 	}
 }
 
-// admit asks each coordinator once; "" when none lets the Boot in.
+// admit asks each coordinator once; "" when none admits the Boot.
 func (w *World) admit(ctx context.Context, c *cvm) string {
 	w.mu.Lock()
 	e := w.evidenceLocked(c)
@@ -193,7 +193,7 @@ func (w *World) work(ctx context.Context, c *cvm, r *worker) (lost bool) {
 	return lost && ctx.Err() == nil
 }
 
-// anew has a Boot that lost its Slot go on as another one, which asks to be admitted.
+// A Boot that lost its Slot is replaced by another Boot, which asks for admission.
 func (w *World) anew(c *cvm, boot string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -221,7 +221,7 @@ func (w *World) heardByLocked(c *cvm) []*process {
 	return out
 }
 
-// relinkLocked has members look which coordinators they can reach.
+// relinkLocked makes members check again which coordinators they can reach.
 func (w *World) relinkLocked() {
 	close(w.relinked)
 	w.relinked = make(chan struct{})

@@ -14,11 +14,11 @@ type workload struct {
 	kind   string
 	leader string
 	epoch  uint64
-	// voters are the members that its own configuration lists, sorted, whether they run or not;
-	// learners those that it lists without a vote. See set.go. Of one without voters of its own
-	// they are those who may lead, each from when it first runs until it is deleted.
+	// voters are the members in its own configuration, sorted, running or not; learners have no
+	// vote there. See set.go. In a workload without its own set, voters are the possible leaders,
+	// each from its first start until its deletion.
 	voters, learners []string
-	// led: it had a leader once. electing: it is about to have another one; elects: now.
+	// led: it had a leader once. electing: an election is under way; elects: it ends now.
 	led, electing, elects bool
 }
 
@@ -40,8 +40,8 @@ func (c *workload) leave(slot string) {
 	c.voters, c.learners = slices.DeleteFunc(c.voters, is), slices.DeleteFunc(c.learners, is)
 }
 
-// electLocked has a member lead where none does and one can, and notes who serves from now on, and
-// who does not, and why. Without a majority of those that vote nobody leads, and nobody serves.
+// electLocked elects a leader where none leads and a member can. It records the members that begin
+// or cease to serve, and why. Without a majority of the voters no member leads or serves.
 func (w *World) electLocked(name, why string) {
 	cluster := w.workloads[name]
 	w.serveLocked(name, why, false)
@@ -52,7 +52,7 @@ func (w *World) electLocked(name, why string) {
 			w.leadLocked(name, "")
 		}
 		if can && cluster.leader == "" && w.electsLocked(name) {
-			// Who has all goes before who is behind.
+			// A member that has caught up goes before a member that lags.
 			first := max(slices.IndexFunc(able, func(slot string) bool { return w.cvmLocked(slot).caughtUp() }), 0)
 			w.leadLocked(name, able[first])
 		}
@@ -60,8 +60,8 @@ func (w *World) electLocked(name, why string) {
 	w.serveLocked(name, why, true)
 }
 
-// electsLocked reports that a group that has no leader gets one now. It takes a while where it lost
-// one: those who are left have to notice.
+// electsLocked reports that a group without a leader gets one now. After the loss of a leader it
+// takes a while, until the remaining members notice.
 func (w *World) electsLocked(name string) bool {
 	cluster := w.workloads[name]
 	if w.plan.Takes.Election == 0 || !cluster.led || cluster.elects {
@@ -80,7 +80,8 @@ func (w *World) electsLocked(name string) bool {
 	return false
 }
 
-// serveLocked notes who does not serve any more, and who does where elected.
+// serveLocked records the members that cease to serve, and, where elected, those members that begin
+// to.
 func (w *World) serveLocked(name, why string, elected bool) {
 	cluster := w.workloads[name]
 	votes := cluster.votes()

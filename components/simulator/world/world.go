@@ -24,8 +24,8 @@ import (
 // Cluster is the name of every simulated cluster.
 const Cluster = "sim"
 
-// World is what is really so, whatever the coordinators know of it. Make it with [New]; safe
-// for concurrent use.
+// World is the true state, known or unknown to the coordinators. Make it with [New]; safe for
+// concurrent use.
 type World struct {
 	plan  plan.Plan
 	store *storetest.Memory
@@ -35,50 +35,50 @@ type World struct {
 	mu sync.Mutex
 	// All below are guarded by mu.
 	trace trace.Trace
-	// cloud has the CVMs; calls counts what it was asked to do.
+	// cloud has the CVMs; calls counts the calls to it.
 	cloud *cloud.Cloud[*cvm]
 	calls int
-	// boots counts the Boots of all CVMs, asked how often they asked to be admitted.
+	// boots counts the Boots of all CVMs, asked counts their requests for admission.
 	boots int
 	asked uint64
-	// asks counts what the operator asked for.
+	// asks counts the operator's requests.
 	asks int
 	// workloads by group.
 	workloads map[string]*workload
 	// coordinators by Slot.
 	coordinators map[string]*process
-	// cuts are the connections that are broken; see links.go.
+	// cuts are the broken connections; see links.go.
 	cuts map[cut]int
-	// draws counts the decisions of each kind, so that each has a number of its own.
+	// draws counts the decisions of each kind, so that each has its own number.
 	draws map[string]uint64
-	// full is called when more happens than in a run that comes to rest.
+	// full is called when a run has more events than any settled run.
 	full func()
-	// passes since a minute began, by how they ended.
+	// passes since a minute began, by their results.
 	passes map[string]int
 	minute time.Duration
-	// healed: nothing goes wrong any more. faults counts what did.
+	// healed: all faults have ended. faults counts the injected faults.
 	healed bool
 	faults int
-	// shown is what the platform shows in place of what is so; nil: what is so.
+	// shown is the platform's list in place of the true one; nil: the true one.
 	shown []platform.Instance
-	// refusing counts what has the platform refuse each call.
+	// refusing counts the faults that make the platform refuse each call.
 	refusing int
-	// steps that coordinators made: see plan.Plan.CrashPoints.
+	// steps of coordinators: see plan.Plan.CrashPoints.
 	steps int
-	// relinked closes when a coordinator can be reached by a member, or not, unlike before.
+	// relinked closes when a connection between a coordinator and a member opens or closes.
 	relinked chan struct{}
-	// spawn runs f until the world ends, or what it gives is called; see Run.
+	// spawn runs f until the world ends, or until the returned function is called; see Run.
 	spawn func(f func(context.Context)) context.CancelFunc
 	// altered are records that coordinators changed in place.
 	altered []string
 	persons persons
 }
 
-// maxEvents of a run, for each group; the longest that came to rest had a tenth of it.
+// maxEvents of a run, for each group; the longest settled run had a tenth of it.
 const maxEvents = 50_000
 
-// New makes a world in which nothing runs yet. log gets what coordinators say; full is called,
-// once, when so much happens that it never comes to rest.
+// New makes a world in which nothing runs yet. log receives the coordinators' log lines. full is
+// called once, when the number of events shows that the run never settles.
 func New(p plan.Plan, log *slog.Logger, full func()) *World {
 	w := &World{
 		full: full,
@@ -95,15 +95,15 @@ func New(p plan.Plan, log *slog.Logger, full func()) *World {
 	return w
 }
 
-// Trace is what happened so far.
+// Trace returns all events so far.
 func (w *World) Trace() trace.Trace {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.trace)
 }
 
-// Altered are the keys of records that coordinators changed in their memory, where all that they
-// do reads them, and not in the store. It is complete once [World.Run] ended.
+// Altered are the keys of records that coordinators changed in their shared memory and not in the
+// store. It is complete once [World.Run] ended.
 func (w *World) Altered() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -113,7 +113,7 @@ func (w *World) Altered() []string {
 // noteLocked adds an event; the caller holds mu.
 func (w *World) noteLocked(e trace.Event) {
 	if n := len(w.trace); n > 0 && w.trace[n-1].Kind == trace.Settled {
-		return // the run is over; who is awake at the same moment is not told yet
+		return // the run is over; a goroutine that wakes at the same moment may not know that yet
 	}
 	e.At = time.Since(w.began)
 	if w.trace = append(w.trace, e); len(w.trace) == maxEvents*len(w.plan.Groups) {
@@ -124,8 +124,8 @@ func (w *World) noteLocked(e trace.Event) {
 // maxPasses of all coordinators within a minute, for each group: a step takes some twenty.
 const maxPasses = 3000
 
-// passed counts the looks at the group. A loop that looks again and again at what does not
-// change writes nothing and calls nothing, so no other count shows it; the run ends.
+// passed counts the passes over the group. A loop of passes without a change writes nothing and
+// calls nothing, so no other count shows it; the run ends.
 func (w *World) passed(result string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -143,14 +143,14 @@ func (w *World) passed(result string) {
 	}
 }
 
-// say notes what somebody does that is no record.
+// say records an action that writes no record.
 func (w *World) say(by, text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.noteLocked(trace.Event{Kind: trace.Faulted, By: by, Text: text})
 }
 
-// committed adds what a transaction did, a record each.
+// committed adds the effects of a transaction, one event per record.
 func (w *World) committed(c storetest.Committed) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -172,7 +172,7 @@ func (w *World) committed(c storetest.Committed) {
 	}
 }
 
-// read gives e the record that value is, by e.Key; what cannot be read is no record.
+// read adds the record in value to e, by e.Key; an unreadable value is no record.
 func read(e *trace.Event, value []byte) {
 	parts := segments(e.Key)
 	last := parts[len(parts)-1]
@@ -230,7 +230,7 @@ func (w *World) Apply(ctx context.Context, s group.Spec) error {
 	return w.store.Commit(ctx, store.Op{Kind: store.OpPut, Key: store.GroupSpecKey(s.Name), Value: raw})
 }
 
-// Run runs the coordinators, the members and what goes wrong, until ctx ends.
+// Run runs the coordinators, the members and the faults, until ctx ends.
 func (w *World) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	w.mu.Lock()

@@ -1,7 +1,7 @@
 // Command core-mutants breaks the deciding code of core, one place at a time, and counts how often
-// a test notices: core's own tests first, then a few seeds and the scenarios of the simulator. The
-// code itself stays as it is: the tests are built once from a copy in which every place asks
-// whether it is the one that is broken.
+// a test detects the fault. It runs core's own tests first, then a few seeds and the scenarios of
+// the simulator. The code itself stays unchanged. The tests are built once from a copy in which
+// every place checks at run time whether it is the broken place.
 //
 // Usage: core-mutants [-n 100] [-seed 1] [-packages operation,rollout,policy] [-out file], in
 // components/simulator.
@@ -26,9 +26,9 @@ func main() {
 	}
 }
 
-// Result is what came of a run; the report of the simulator reads it.
+// Result is the result of a run; the report of the simulator reads it.
 type Result struct {
-	// Places is how many there are, Tried how many of them were broken.
+	// Places is the number of places, Tried the number of broken places.
 	Places   int      `json:"places"`
 	Tried    int      `json:"tried"`
 	Killed   int      `json:"killed"`
@@ -103,10 +103,10 @@ func write(path string, result Result) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644) //nolint:gosec // figures are for everybody
 }
 
-// witnesses are all who may notice, in the order in which they are asked.
+// witnesses are all suites that may detect a fault, in the order of their runs.
 type witnesses []suite
 
-// deciding are the packages whose tests are asked beside a place's own.
+// deciding are the packages whose tests run in addition to a place's own.
 var deciding = []string{"operation", "policy", "rollout"}
 
 func notice(core, dir string, names []string, files map[string]woven, own bool) (witnesses, error) {
@@ -136,7 +136,8 @@ func notice(core, dir string, names []string, files map[string]woven, own bool) 
 	return append(all, some...), err
 }
 
-// noticed is who noticed that a place is broken; empty: nobody. Most are noticed in their own package.
+// noticed returns the suite that detects a broken place; empty: none does. A place's own package
+// detects most faults.
 func (w witnesses) noticed(s site) (string, error) {
 	mine := slices.Clone(w)
 	slices.SortStableFunc(mine, func(a, b suite) int { return s.far(a) - s.far(b) })
@@ -151,7 +152,7 @@ func (w witnesses) noticed(s site) (string, error) {
 	return "", nil
 }
 
-// far is how late a suite is asked.
+// far is the position of a suite in the order.
 func (s site) far(one suite) int {
 	switch one.name {
 	case s.pkg():

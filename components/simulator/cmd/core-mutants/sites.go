@@ -14,29 +14,30 @@ import (
 
 // site is one place that can be broken in one way.
 type site struct {
-	// n is its number, from 1 on, among those of all packages.
+	// n is its number, from 1 on, among the sites of all packages.
 	n    int
 	file string
 	line int
-	// what is done to it, for people.
+	// The change of the site, for people.
 	what string
 }
 
 // pkg is the package of core that the site is in.
 func (s site) pkg() string { return filepath.Base(filepath.Dir(s.file)) }
 
-// place is where it is: package, file and line.
+// place is its location: package, file and line.
 func (s site) place() string { return fmt.Sprintf("%s/%s:%d", s.pkg(), filepath.Base(s.file), s.line) }
 
 func (s site) String() string { return s.place() + " " + s.what }
 
-// woven is a file whose every site asks at run time whether it is the one that is broken.
+// woven is a file whose every site checks at run time whether it is the broken site.
 type woven struct {
 	pkg  string
 	text []byte
 }
 
-// weave finds the places of packages below core, and what takes the place of their files, by path.
+// weave finds the places of packages below core. It returns the replacements of their files, by
+// path.
 func weave(core string, packages []string) ([]site, map[string]woven, error) {
 	var all []site
 	files := map[string]woven{}
@@ -75,8 +76,9 @@ type weaver struct {
 	edits []edit
 }
 
-// edit puts text at an offset of the file, in the place of cut bytes. What closes there comes
-// before what opens; the order of opening is outer first, that of closing is the other way.
+// edit puts text at an offset of the file, in place of cut bytes. Closing texts come before opening
+// texts at the same offset. Opening texts are ordered from outer to inner, closing texts the other
+// way.
 type edit struct {
 	at, cut int
 	closes  bool
@@ -107,7 +109,7 @@ func (w *weaver) run() error {
 	return nil
 }
 
-// swaps are operators with what takes their place, and what is called to tell them apart.
+// swaps are operators with their replacements, and the function that implements both.
 var swaps = map[token.Token]struct {
 	other token.Token
 	call  string
@@ -128,7 +130,8 @@ func (w *weaver) operator(e *ast.BinaryExpr) {
 	case token.EQL, token.NEQ:
 		w.around(e, "((", fmt.Sprintf(") != mutantOn(%d))", n))
 	case token.LAND, token.LOR:
-		// The right side is asked only where it was. Its parenthesis keeps a line end behind the operator harmless.
+		// The right side is evaluated only where it was. Its parenthesis keeps a line end behind
+		// the operator harmless.
 		w.around(e, fmt.Sprintf("%s(%d, ", swap.call, n), ") })")
 		w.edits = append(w.edits, edit{at: w.offset(e.OpPos), cut: len(e.Op.String()), text: ", func() bool { return ("})
 	default:
@@ -137,7 +140,8 @@ func (w *weaver) operator(e *ast.BinaryExpr) {
 	}
 }
 
-// statements offers to drop each statement that sets or calls something.
+// statements makes a site that drops the statement, for each statement that sets or calls
+// something.
 func (w *weaver) statements(list []ast.Stmt) {
 	for _, s := range list {
 		switch s := s.(type) {
@@ -153,7 +157,7 @@ func (w *weaver) statements(list []ast.Stmt) {
 	}
 }
 
-// site counts a place, and is its number.
+// site adds a place and returns its number.
 func (w *weaver) site(node ast.Node, what string) int {
 	n := w.first + len(w.sites)
 	w.sites = append(w.sites, site{n, w.file, w.set.Position(node.Pos()).Line, what})
@@ -166,7 +170,7 @@ func (w *weaver) around(node ast.Node, opens, closes string) {
 
 func (w *weaver) offset(p token.Pos) int { return w.set.Position(p).Offset }
 
-// result is the text with all edits made.
+// result is the text after all edits.
 func (w *weaver) result() []byte {
 	var closing, opening []edit
 	for _, e := range w.edits {

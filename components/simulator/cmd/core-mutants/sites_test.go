@@ -36,7 +36,8 @@ import "testing"
 func TestAnswers(t *testing.T) { t.Log(answers()) }
 `
 
-// TestEachPlaceIsBrokenByItself: nothing is broken by number 0, and each number breaks its place alone.
+// TestEachPlaceIsBrokenByItself: number 0 breaks nothing, and each other number breaks its own
+// place only.
 func TestEachPlaceIsBrokenByItself(t *testing.T) {
 	core := t.TempDir()
 	for name, text := range map[string]string{"go.mod": "module m\n\ngo 1.26\n", "p/f.go": broken, "p/f_test.go": asking} {
@@ -65,7 +66,7 @@ func TestEachPlaceIsBrokenByItself(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// answers, by what is done to which line. fmt.Print of a test that passes goes nowhere without -v.
+	// Answers, by change and line. Without -v, fmt.Print of a passing test prints nothing.
 	want := map[string]string{
 		"p/f.go:6 the condition never holds":  "1 1 1 1 true true true true false",
 		"p/f.go:6 the condition always holds": "2 2 3 3 true true true true false",
@@ -112,7 +113,7 @@ func TestEachPlaceIsBrokenByItself(t *testing.T) {
 	}
 }
 
-// TestWhatFailsUnbrokenIsNoWitness: a test that fails anyway would notice everything.
+// TestWhatFailsUnbrokenIsNoWitness: a test that always fails would detect every fault.
 func TestWhatFailsUnbrokenIsNoWitness(t *testing.T) {
 	core := t.TempDir()
 	t.Setenv("GOWORK", "off")
@@ -131,7 +132,7 @@ func TestWhatFailsUnbrokenIsNoWitness(t *testing.T) {
 	}
 }
 
-// TestPartsCountForTheirTest, also those that ran beside each other.
+// TestPartsCountForTheirTest, also the parts that ran in parallel.
 func TestPartsCountForTheirTest(t *testing.T) {
 	got := times("=== RUN   TestA\n--- PASS: TestA (0.25s)\n    --- PASS: TestA/one_thing (1.50s)\n        --- PASS: TestA/one_thing/deep (0.25s)\n--- PASS: TestB (0.01s)\nPASS\n")
 	if len(got) != 2 || got["TestA"] != 2*time.Second || got["TestB"] != 10*time.Millisecond {

@@ -22,7 +22,8 @@ import (
 //go:embed asks.go.txt
 var asks string
 
-// overlay writes the woven files, and gives the file that has the go command build them instead.
+// overlay writes the woven files, and returns the overlay file with which the go command builds
+// them.
 func overlay(dir string, files map[string]woven) (string, error) {
 	replace := map[string]string{}
 	put := func(path string, text []byte) error {
@@ -55,18 +56,18 @@ type suite struct {
 	name           string
 	folder, binary string
 	flags          []string
-	// took is the time of processors that it takes where nothing is broken; of a slow test, the time it says.
+	// took is the processor time without a broken place; of a slow test, the time in its output.
 	took time.Duration
-	// reached are the places that it comes by; of a slow test, those of its package's tests.
+	// reached are the places that it executes; of a slow test, the places of its package's tests.
 	reached map[int]bool
 }
 
-// slow is what a test takes that is run by itself, after the others, which mostly notice first.
+// slow is the duration above which a test runs alone, after the others, which detect most faults.
 const slow = 500 * time.Millisecond
 
-// suites builds the tests of a package: the quick ones, then each that is slow, the slowest last.
-// only: a pattern of the tests to run, in one suite; empty: all. All of them pass where nothing is
-// broken, or there is an error.
+// suites builds the tests of a package: the quick tests, then each slow test, the slowest last.
+// only is a pattern of the tests to run in one suite; empty: all. All of them must pass without a
+// broken place, or suites returns an error.
 func suites(name, folder, dir, over, only string) ([]suite, error) {
 	binary := filepath.Join(dir, name+".test")
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
@@ -80,7 +81,7 @@ func suites(name, folder, dir, over, only string) ([]suite, error) {
 	if only != "" {
 		all.flags = append(all.flags, "-test.run="+only)
 	}
-	// A failure is not made small, and leaves no file behind.
+	// A failure is not shrunk, and leaves no file behind.
 	if rapid, err := regexp.Match(`pgregory\.net/rapid`, sources(folder)); err != nil {
 		return nil, err
 	} else if rapid {
@@ -111,7 +112,7 @@ func suites(name, folder, dir, over, only string) ([]suite, error) {
 	return append([]suite{quick}, rest...), err
 }
 
-// times are what each test took. One whose parts run beside each other does not count them itself.
+// times are the durations of the tests. A test with parallel parts does not include them itself.
 func times(out string) map[string]time.Duration {
 	all := map[string]time.Duration{}
 	for _, m := range regexp.MustCompile(`(?m)^ *--- PASS: ([^/\s]+)\S* \(([0-9.]+)s\)`).FindAllStringSubmatch(out, -1) {
@@ -122,7 +123,7 @@ func times(out string) map[string]time.Duration {
 	return all
 }
 
-// sources are the test files of a folder, one behind the other.
+// sources are the test files of a folder, concatenated.
 func sources(folder string) []byte {
 	var out []byte
 	files, _ := filepath.Glob(filepath.Join(folder, "*_test.go"))
@@ -133,7 +134,7 @@ func sources(folder string) []byte {
 	return out
 }
 
-// measure runs the suite where nothing is broken, for its time and what it reaches.
+// measure runs the suite without a broken place, for its time and its reached places.
 func (s *suite) measure(dir string) (out string, err error) {
 	seen := filepath.Join(dir, "seen")
 	if err := os.WriteFile(seen, nil, 0o600); err != nil {
@@ -159,20 +160,21 @@ func (s *suite) measure(dir string) (out string, err error) {
 	return out, nil
 }
 
-// unfit is why a suite can tell nothing: it would notice everything.
+// unfit is why a suite is useless: it would detect every fault.
 func (s suite) unfit(out string, err error) error {
 	return errors.Join(fmt.Errorf("the tests of %s fail where nothing is broken:\n%s", s.name, out), err)
 }
 
-// patience is the time of processors that a suite may take before a place that makes it go on for
-// ever counts as noticed. A machine that is busy with other work takes no more of that.
+// patience is the processor time of a suite after which a place that makes it loop counts as
+// detected. Other load on the machine does not count.
 func (s suite) patience() time.Duration { return 20*time.Second + 4*s.took }
 
-// waits is how many times its patience a suite may take by the clock: what stands still uses no processor.
+// waits is the limit of a suite by the clock, in multiples of its patience: a blocked suite uses no
+// processor.
 const waits = 10
 
-// run runs the suite with one place broken, 0: none, and says what it took of processors. Who takes
-// all memory there is fails as well.
+// run runs the suite with one place broken, 0: none, and returns its processor time. A suite that
+// exhausts the memory fails as well.
 func (s suite) run(broken int, seen string, patience time.Duration, more ...string) (passed bool, out string, took time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), waits*patience+10*time.Second)
 	defer cancel()
