@@ -33,8 +33,8 @@ func strays(s *state, e trace.Event) []string {
 	return out
 }
 
-// This reports whether vm was created unseen when its Slot went, and its group names it to
-// operators as an orphan. A deleted group names no orphans.
+// This reports whether vm was created unseen, and its group names it to operators as an orphan. A
+// deleted group names no orphans, so an unseen CVM of such a group passes.
 func (s *state) told(e trace.Event, vm trace.CVM) bool {
 	name, unseen := s.unseen[vm.VMUUID]
 	names := slices.Contains(e.Waiting[name].Holds, rollout.ConditionOrphans) && strings.Contains(e.Resting[name], "("+vm.VMUUID+")")

@@ -154,7 +154,7 @@ const (
 	Skew FaultKind = "skew"
 	// Refuse makes the platform refuse each call for a while, like an exhausted quota.
 	Refuse FaultKind = "refuse"
-	// Hide makes the platform show the state from its beginning for a while, to every caller.
+	// Hide makes the platform show an old state for a while, to every caller: the state at its start.
 	Hide FaultKind = "hide"
 	// Split disconnects every third member of all groups from all coordinators.
 	Split FaultKind = "split"

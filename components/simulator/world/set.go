@@ -14,8 +14,8 @@ import (
 // It lists a member whether the member runs or not, and does not change when a CVM is created or
 // lost. A lost member counts against the majority until an operator or an agent removes it.
 //
-// The members named in etcd's first configuration found the set. A later member waits until it is
-// listed, starts without a vote and then gets one. Consul's servers found the set when the expected
+// The members named in etcd's first configuration form the set. A later member waits until it is
+// listed, starts without a vote and then gets one. Consul's servers form the set when the expected
 // number is up. Consul itself adds each later server, and also a removed server that still runs;
 // the latter gets its vote later. The agent of the leading member changes both sets on orders, one
 // change at a time.

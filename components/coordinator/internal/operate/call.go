@@ -174,7 +174,7 @@ func envOf(seen observe.Seen, op operation.Operation, t group.Template) map[stri
 	return seen.Spec.EnvOf(ordinal, t)
 }
 
-// judgeEnv decides whether the CVM of op's Slot may get its present env.
+// judgeEnv decides whether the CVM of op's Slot may get the env that the spec gives the Slot now.
 func judgeEnv(v *view.View, seen observe.Seen, op operation.Operation) policy.Decision {
 	if op.Kind != operation.Update && op.Kind != operation.Create && op.Kind != operation.Replace {
 		return policy.Decision{Allowed: true}

@@ -51,7 +51,7 @@ type Config struct {
 	Ratchet interface {
 		Grow(ctx context.Context, lease store.Lease, ops ...store.Op) error
 	}
-	// Listing forgets the list of a group after each call.
+	// Listing drops its cached list of a group after each call.
 	Listing interface{ Forget(group string) }
 	// Look observes a group again: the records, the platform's list, the reports.
 	Look func(ctx context.Context, group string) (*view.View, observe.Seen, error)

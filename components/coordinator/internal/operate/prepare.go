@@ -185,8 +185,7 @@ func (o *Operator) judged(revision string, err error) {
 	}
 }
 
-// refusal is why the platform certainly refuses the template; "": it accepts it, or that is
-// unknown.
+// refusal is why the Revision is certainly refused; "": it is not, or that is unknown.
 func refusal(err error) string {
 	document, refused := errors.AsType[*appcompose.Refusal](err)
 	switch {

@@ -62,8 +62,8 @@ func (o *Operator) taken(groupName, revision string) {
 // toProvision returns the Revisions in the spec that the platform has not confirmed, each with the
 // CVM to ask through; "" means any CVM. A pinned Revision is asked about through its Slot's own
 // CVM, because the check skips names that this CVM already has. The platform may withdraw names of
-// a recorded Revision. Each leader therefore asks again while a Slot still has to move there, and
-// so does a spec that names the Revision again.
+// a recorded Revision. While a Slot still has to move there, each leader therefore asks again. A
+// leader also asks again when the spec names the Revision again.
 func (o *Operator) toProvision(v *view.View, seen observe.Seen) map[string]string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

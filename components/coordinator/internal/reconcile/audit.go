@@ -79,7 +79,7 @@ func (r *Reconciler) auditOnce(ctx context.Context) error {
 		found = append(found, stranger{group: groupOf(v, t.Slot), text: fmt.Sprintf("token %s of %s belongs to no admission and was revoked", t.Accessor, t.Slot), code: policy.CodePeerNotAdmitted})
 		accessors = append(accessors, t.Accessor)
 	}
-	// Revoke tries all tokens before it returns an error: a failed one protects no other.
+	// Revoke tries all tokens before it returns an error: a failed revocation protects no other token.
 	if err := r.cfg.Members.Revoke(ctx, accessors...); err != nil {
 		return err
 	}
@@ -103,9 +103,9 @@ func (r *Reconciler) auditOnce(ctx context.Context) error {
 }
 
 // unexplained returns the nodes of the catalog that no admission explains, with the Boot that each
-// was registered for. An eviction was interrupted, or another writer created the node. It leaves
-// out coordinators, which have nodes of their own. It leaves out nodes in gossip, whose agents
-// would register again.
+// was registered for. An eviction was interrupted, or another writer created the node.
+// Coordinators are left out, since they have nodes of their own. Nodes in gossip are left out, since
+// their agents would register again.
 func unexplained(v *view.View, nodes map[string]tokens.Node, leaseNode string) map[string]string {
 	out := map[string]string{}
 	for name, n := range nodes {

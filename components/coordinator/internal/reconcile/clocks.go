@@ -24,8 +24,8 @@ const (
 
 // settleClocks converts the recorded times to this leader's clock, after a takeover and after a
 // change of this leader's own clock. Without the conversion, a leader whose clock is minutes ahead
-// fails a step at takeover. It repeats a call whose effect has still to show. A clock that was
-// ahead keeps its Slot unavailable for the difference. settleClocks writes once, and not at all
+// fails a step at takeover. It repeats a call whose effect has still to show. If the previous clock
+// was ahead, a Slot stays unavailable for the difference. settleClocks writes once, and not at all
 // where the clocks agree.
 func (p *pass) settleClocks(ctx context.Context) (changed bool, err error) {
 	if changed, err := p.countEnds(ctx); err != nil || changed {
@@ -62,7 +62,7 @@ func (p *pass) takeClocksOver(ctx context.Context) (changed bool, err error) {
 	status := p.view.Statuses[p.name]
 	at := status.Value.At
 	if p.before.term == status.Value.Term && p.before.at.After(at) {
-		// The status is as old as its last change; its leader led on.
+		// The status is as old as its last change; the leader that wrote it led for longer.
 		at = p.before.at
 	}
 	if status.Index == 0 || status.Value.Term == p.lease.Term() || at.IsZero() {

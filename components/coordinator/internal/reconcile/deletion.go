@@ -60,8 +60,8 @@ func (p *pass) endRollout() ([]store.Op, error) {
 }
 
 // takenBack removes the permission to delete disks together with the spec that wants one of its
-// Slots again. This includes a permission that came by an edit of the KV. The next scale-in needs a
-// new permission (R135). A permission written before its spec is kept.
+// Slots again. This includes a spec that came by an edit of the KV. The next scale-in needs a new
+// permission (R135). A permission that is written to the KV before its spec is kept.
 func (p *pass) takenBack(next group.Spec) []store.Op {
 	asked, ok := p.view.DeleteDisks[p.name]
 	before, known := p.view.Accepted[p.name]

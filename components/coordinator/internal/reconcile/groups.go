@@ -26,7 +26,7 @@ const unread = ^uint64(0)
 type worker struct {
 	stop context.CancelFunc
 	c    chan struct{} // capacity 1: one wake-up stands for all
-	// index of the newest change that woke the worker
+	// index of the newest change that woke the worker.
 	index atomic.Uint64
 }
 

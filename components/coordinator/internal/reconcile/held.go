@@ -27,8 +27,8 @@ type held struct {
 }
 
 // whyHeld is nil while the stored spec can be used. Otherwise the last valid spec stays in force.
-// Open Operations finish by it, so that no member stays drained, and no new one begins. Removing a
-// spec removes no instance.
+// Open Operations finish by it, so that no member stays drained. No new Operation begins.
+// Removing a spec removes no instance.
 func (p *pass) whyHeld() *held {
 	_, exists := p.view.Specs[p.name]
 	condition := group.Condition{Type: ConditionSpecValid, Since: p.now}

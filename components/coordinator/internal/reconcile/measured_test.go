@@ -93,7 +93,7 @@ func TestThreat_ATT_15_PlatformThatWouldMeasureSomethingElseChangesNothing(t *te
 	}
 }
 
-// A false measurement does not begin a new group either.
+// A false answer of the platform does not begin a new group either.
 func TestThreat_ATT_15_NoCVMIsMadeOfAnotherHash(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.answers(func(_ platform.Template, p *platform.Provisioned) { p.ComposeHash = strings.Repeat("ab", 32) })

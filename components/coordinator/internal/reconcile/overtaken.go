@@ -30,8 +30,8 @@ func (p *pass) wentBack(seen uint64) error {
 	return nil
 }
 
-// growEvery is the lowest pace at which the state grows. A restore then shows the loss of other
-// changes, such as an admission.
+// growEvery is the longest interval between two increases of the state. After a restore, the missing
+// increase shows the loss of other changes, such as an admission.
 const growEvery = 30 * time.Second
 
 // keepGrowing raises the state with each Term, and when no other write raises it.

@@ -33,8 +33,8 @@ const (
 	listBusy = time.Second
 	// calmest is the longest pause of an unsettled group.
 	calmest = time.Minute
-	// missedAfter is the age of a last report at which an agent has missed a heartbeat (sent every
-	// 5 s at most). The loop then asks the platform for the state of the CVM. The report counts
+	// missedAfter is the age of a last report at which an agent has missed a heartbeat (sent at
+	// least every 5 s). The loop then asks the platform for the state of the CVM. The report counts
 	// until it is stale; the platform's answer that the CVM stopped counts at once.
 	missedAfter = 7 * time.Second
 	// listenEvery is the pace of the check for agents that fell silent.

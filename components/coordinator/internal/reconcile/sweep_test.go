@@ -144,7 +144,7 @@ func TestTenThousandRestartsLeaveTheLastOnes(t *testing.T) {
 		t.Error("what was swept is swept again")
 	}
 	if after := observe.Group(v, group.Spec{Name: "pg"}, "demo", observe.Listing{}, noReports{}).Records.Operations; len(after) != len(seen)-3 || len(after) != len(v.Operations) {
-		// pg-9 went for its age, and no other Operation that a decision saw.
+		// The sweep removed pg-9's Operations for their age, and kept the others that a decision saw.
 		t.Errorf("a decision saw %d operations, and %d after the sweep of %d", len(seen), len(after), len(v.Operations))
 	}
 }
