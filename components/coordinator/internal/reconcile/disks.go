@@ -9,8 +9,8 @@ import (
 // ConditionDisksLost is true while every CVM of a group with a workload driver is gone with its disk.
 const ConditionDisksLost = "DisksLost"
 
-// disksLost: no member is left that another one could be rebuilt from, so that every replacement is held for
-// good, and only an operator can begin the group again.
+// disksLost: no member is left from which another member could be rebuilt. Every replacement is
+// therefore held permanently, and only an operator can start the group again.
 func (p *pass) disksLost() (group.Condition, bool) {
 	spec, now := p.seen.Spec, p.seen.Now
 	instances := p.plan.Status.Instances

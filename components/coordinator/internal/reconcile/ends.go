@@ -10,9 +10,9 @@ import (
 	"cadre.dev/store"
 )
 
-// countEnds writes, for each override with an end that no leader saw yet, the elapsed time at which it
-// ends. From then on no leader's clock can end it early: neither the clock of the coordinator that set the override,
-// nor that of any leader has to be right.
+// countEnds writes the elapsed time at which an override ends, for each override whose end no leader
+// has converted yet. From then on no leader's clock can end the override early. The clocks of the
+// coordinator that set the override and of all leaders may be wrong.
 func (p *pass) countEnds(ctx context.Context) (changed bool, err error) {
 	var w puts
 	elapsed := p.cfg.Ratchet.Elapsed(p.view.Elapsed)

@@ -59,7 +59,7 @@ func (w *world) condition(kind, reason string) func() bool {
 }
 
 // TestOpenStepEndsThoughTheSpecTurnsInvalid breaks the spec while a CVM is away,
-// and lets another coordinator take over that never saw a valid one.
+// and lets a coordinator take over that never saw a valid spec.
 func TestOpenStepEndsThoughTheSpecTurnsInvalid(t *testing.T) {
 	begin(t, func(t *testing.T, w *world) {
 		first := w.coordinator("coordinator-0")

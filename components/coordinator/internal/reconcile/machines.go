@@ -18,13 +18,13 @@ const ConditionMachinesUpToDate = "MachinesUpToDate"
 // are UpToDate today. It is left out otherwise.
 const ConditionMachinesStayUpToDate = "MachinesStayUpToDate"
 
-// machineEnd is when something ends for the machine of a Slot; zero: that is not known.
+// machineEnd is when the tolerance or the present status of a Slot's machine ends; zero: unknown.
 type machineEnd struct {
 	at   time.Time
 	slot string
 }
 
-// machineEnds are the ends that the group's Slots have, the first one first.
+// machineEnds are the ends of the group's Slots, the earliest first.
 func (p *pass) machineEnds(of func(slot string) (time.Time, bool)) (ends []machineEnd) {
 	for _, s := range p.view.SlotsOf(p.name) {
 		if at, found := of(s.Slot); found {
@@ -35,7 +35,7 @@ func (p *pass) machineEnds(of func(slot string) (time.Time, bool)) (ends []machi
 	return ends
 }
 
-// machines is a condition about the machines that have such an end.
+// machines is a condition about the machines with an end.
 func (p *pass) machines(kind string, ends []machineEnd, line func(machineEnd) string) (group.Condition, bool) {
 	lines := make([]string, len(ends))
 	for i, e := range ends {
