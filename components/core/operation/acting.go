@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// MaxWait bounds the wait between two calls that the platform was too busy for, and between two steps that came to
-// nothing: an operator at the screen sees the next one.
+// MaxWait bounds the wait between two calls to a busy platform, and between two steps without effect. The bound lets
+// an operator at the screen see the next attempt.
 const MaxWait = 2 * time.Minute
 
-// fromActing decides what became of the call. The record alone never tells whether
-// it reached the platform; an answer or a read-back does (R65, R66).
+// fromActing decides the outcome of the platform call. The record alone never proves that the call reached the
+// platform; an answer or a read-back does (R65, R66).
 func (op Operation) fromActing(f Facts, now time.Time) (Operation, []Effect) {
 	if c := f.Call; c != nil && c.Number == op.Call.Number && op.Call.Outcome == "" {
 		return op.answered(*c, f, now)
@@ -41,8 +41,8 @@ func (op Operation) fromActing(f Facts, now time.Time) (Operation, []Effect) {
 		next, effects := op.reissue(f, now)
 		waits := next.Phase == Acting && len(effects) == 0
 		if (waits || next.Phase.Ended()) && op.Kind == Update && op.showsItself() {
-			// For those who ask later what the CVM was told last. While it waits for the others, they must
-			// not wait for what became of its call.
+			// A later step reads from this outcome which shape or compose file the CVM last received. While this step waits
+			// for other Slots, they must not wait for the outcome of its call.
 			next.Call.Outcome = OutcomeNotMade
 		}
 		return next, effects
@@ -80,9 +80,9 @@ func (op Operation) answered(c CallResult, f Facts, now time.Time) (Operation, [
 	return op.because("the platform call's outcome is unknown: " + c.Message), nil
 }
 
-// refused ends the Operation: nothing happened on the platform, so the member
-// returns to service. A CVM that is gone is what Delete wanted (R68). One that is out of its
-// set has no service to return to: the platform is asked again.
+// refused ends the Operation and returns the member to service, because nothing happened on the platform. A Delete
+// succeeds when its CVM is gone (R68). A member that already left its set has no service to return to, so the platform
+// is called again.
 func (op Operation) refused(c CallResult, f Facts, now time.Time) (Operation, []Effect) {
 	if op.isOut(f) {
 		return op.because("the platform refused, and is asked again, since " + op.Slot + " is out of its set already: " + c.Message), nil
@@ -113,13 +113,13 @@ func (op Operation) reissue(f Facts, now time.Time) (Operation, []Effect) {
 		return op.leave(f, now).because(reason).overdueInSet(f, now)
 	}
 	if next, done := op.alreadySo(f, now); done {
-		return next, nil // by a call before the last one, or by somebody else
+		return next, nil // an earlier call or an outside change had the effect
 	}
 	if op.Kind == Replace && op.Call.Part == PartDelete {
 		if !f.PlatformKnown {
-			return op.because("waits for the platform's listing"), nil // what is not listed then is not missing
+			return op.because("waits for the platform's listing"), nil // without a listing, an unlisted CVM does not count as missing
 		}
-		// No call took it away, so that one listing may be of before it was made.
+		// No call deleted the CVM, so a single listing may be older than the CVM.
 		missed := op.wants(PartCreate, f)
 		switch twice := op.Seen.missing(missed, f.ObservedAt); {
 		case twice:
@@ -149,8 +149,8 @@ func (op Operation) reissue(f Facts, now time.Time) (Operation, []Effect) {
 		return op.because("the call had no effect; " + reason), nil
 	}
 	if op.touched() {
-		// What is half done is not called off, and nothing re-targets it before its call is decided: its
-		// deadline is all that ends it.
+		// A half-done change is not called off. No newer Operation re-targets it before its call is decided. Only its
+		// deadline ends it.
 		next, effects := op.overdueInSet(f, now)
 		if next.Phase.Ended() {
 			return next, effects
@@ -185,7 +185,7 @@ func (op Operation) apply() Operation {
 	return op
 }
 
-// rest are the parts that follow the one that was called for last.
+// rest returns the parts that follow the part of the last call.
 func (op Operation) rest(f Facts) []Part {
 	if op.Kind == Replace && op.Call.Part == PartDelete {
 		return []Part{PartCreate}
@@ -214,14 +214,14 @@ func (op Operation) nextPart(f Facts, now time.Time) (Operation, []Effect) {
 // goOn counts the last call's part as applied and looks again before the next one.
 func (op Operation) goOn(now time.Time) Operation {
 	if op.Kind == Replace && op.Call.Part == PartDelete {
-		// The old CVM is gone: what is named from here on is the new one.
+		// The old CVM is gone: the names recorded from here on are the new CVM's.
 		op.CVM = op.CVM.unnamed()
 	}
 	return op.apply().enter(Drained, now)
 }
 
-// gone ends an Operation whose CVM the platform lists no more, or lists another one in
-// its place, in two listings: nothing that it waits for can come.
+// gone ends an Operation when two listings in a row lack its CVM, or list another CVM in its place. No awaited event
+// can arrive then.
 func (op *Operation) gone(f Facts, now time.Time) (Operation, bool) {
 	if op.Kind.another() || !f.PlatformKnown || op.CVM.VMUUID == "" {
 		return *op, false
@@ -236,9 +236,9 @@ func (op *Operation) gone(f Facts, now time.Time) (Operation, bool) {
 	return op.end(Failed, cause, reason, now), true
 }
 
-// MadeWay reports that the CVM that op replaces is gone by its call, or that the new one is made:
-// what carries the Slot's name from here on is that. A creation that was never made took
-// nothing: a CVM that was gone from the listing and is back is the Slot's still.
+// MadeWay reports that op's call deleted the CVM that op replaces, or that the new CVM is made. From then on the
+// Slot's name belongs to the new CVM. A creation that was never made took nothing: a CVM that left the listing and
+// returned still belongs to the Slot.
 func (op Operation) MadeWay() bool {
 	if op.Kind != Replace {
 		return false
@@ -247,8 +247,8 @@ func (op Operation) MadeWay() bool {
 	return deleted || op.Decided() || op.Call.Has(PartCreate)
 }
 
-// makesWay: the CVM that a Replace was to delete is gone by itself, in two listings, so
-// that nothing has to be drained or deleted.
+// makesWay handles a Replace whose old CVM disappeared without its call, in two listings. Then nothing has to be
+// drained or deleted.
 func (op *Operation) makesWay(f Facts, now time.Time) (Operation, bool) {
 	if op.Kind != Replace || op.CVM.VMUUID == "" || op.Call.Part != "" || !f.PlatformKnown {
 		return *op, false
@@ -261,16 +261,16 @@ func (op *Operation) makesWay(f Facts, now time.Time) (Operation, bool) {
 	return next.enter(Drained, now).because("the CVM is gone by itself"), true
 }
 
-// LiveWithin is how long a live Boot may be silent: its agent reports at least every 5 s.
+// LiveWithin is how long a live Boot may go without a report: its agent reports at least every 5 s.
 const LiveWithin = 6 * time.Second
 
-// goneQuiet: the CVM was gone already when its replacement was decided, and its agent's last
-// word, which was fresh then, stays the last one.
+// goneQuiet: the CVM was already gone when its replacement was decided. The agent's last report was fresh then, and no
+// newer report arrived.
 func (op Operation) goneQuiet(f Facts, now time.Time) bool {
 	return op.Kind == Replace && op.CVM.VMUUID == "" && f.PlatformKnown && f.Platform == nil && now.Sub(f.LastReportAt) >= LiveWithin
 }
 
-// adopt takes the CVM under the Slot's name as the one that Create makes (R67).
+// adopt takes the CVM under the Slot's name as the CVM that Create makes (R67).
 func (op Operation) adopt(f Facts, now time.Time) Operation {
 	if p := f.Platform; p != nil {
 		op.CVM = op.CVM.Named(p.VMUUID, p.InstanceID)
@@ -287,17 +287,15 @@ const (
 	effectAbsent
 )
 
-// readBack tells from the platform and the admissions whether the last call had
-// an effect. A task in progress decides nothing: what it was shows when it ends.
-// Absence needs a listing made after the call had time to show.
+// readBack derives from the platform and the admissions whether the last call had an effect. A task in progress
+// decides nothing; its effect shows when the task ends. Absence needs a listing made after the call had time to show.
 func (op Operation) readBack(f Facts, now time.Time) effectSight {
 	if !f.PlatformKnown || f.Duplicates > 0 {
 		return effectUnknown
 	}
 	settled := op.Call.settled(f, now)
 	if t := f.Task; t != nil {
-		// The call arrived. One that the platform still works on is not made again, however
-		// long nothing of it shows.
+		// The call arrived. A call that the platform still works on is not repeated, even if its effect never shows.
 		if t.InProgress {
 			return effectUnknown
 		}
@@ -340,10 +338,9 @@ func presence(there, settled bool) effectSight {
 	return effectUnknown
 }
 
-// readBackInPlace decides for a CVM that stays. The hash decides where old and new
-// differ; a new Boot at the wanted Revision always proves the effect. Restarts and
-// updates under the same hash are judged by the platform's update time and by
-// whether the old Boot still reports.
+// readBackInPlace decides for a CVM that stays. The hash decides where old and new differ; a new Boot at the wanted
+// Revision always proves the effect. For restarts and updates under the same hash, the platform's update time decides,
+// and whether the old Boot still reports.
 func (op Operation) readBackInPlace(f Facts, settled bool, now time.Time) effectSight {
 	p := f.Platform
 	if op.givesUnseen(f) {
@@ -367,8 +364,8 @@ func (op Operation) readBackInPlace(f Facts, settled bool, now time.Time) effect
 	if op.Call.updated(p) {
 		return effectSeen
 	}
-	// It is down as it was: making it run once more takes nothing away. What heals is called off after
-	// that time: nobody says how it ended, and a start that shows later does no harm.
+	// The CVM is still down, so another start does no harm. Healing calls its step off after that time: the call stays
+	// undecided, and a start that shows later does no harm.
 	patient := op.Actor == ActorHealing || now.Sub(op.Entered[Acting]) < f.Limits.Unknown
 	if asItWas := op.Call.Part == PartRestart || op.Before.Stopped; settled && !p.Running && asItWas && patient {
 		return effectAbsent
@@ -379,14 +376,14 @@ func (op Operation) readBackInPlace(f Facts, settled bool, now time.Time) effect
 	return effectUnknown
 }
 
-// givesUnseen: the call gives values of env under a compose hash that stays. Any Boot proves the
-// Revision then, also one that came by itself before the call was made.
+// givesUnseen: the call gives env values under an unchanged compose hash. Any Boot then proves the Revision, even a
+// Boot that started before the call was made.
 func (op Operation) givesUnseen(f Facts) bool {
 	return op.Call.Part == PartCompose && op.Kind == Update && !op.hashTells() && (f.EnvDiffers || op.Call.OwnEnv != f.GivenEnv)
 }
 
-// readBackEnv goes by the platform's update time. Where that does not tell, the values are given
-// once more: the same ones, at the price of one more boot in the step of this Slot.
+// readBackEnv decides by the platform's update time. Without an update time, the call repeats the same values, at the
+// price of one more boot in the step of this Slot.
 func (op Operation) readBackEnv(f Facts, settled bool) effectSight {
 	p := f.Platform
 	if !op.CVM.atRest(p) {
@@ -395,8 +392,8 @@ func (op Operation) readBackEnv(f Facts, settled bool) effectSight {
 	return presence(op.Call.updated(p), settled)
 }
 
-// showsItself: whether the call took effect shows in what the platform lists of the CVM, and in nothing that
-// somebody else may have moved: its size, its image, or a hash that changes.
+// showsItself reports whether the platform's listing of the CVM proves the call's effect: a size, an image, or a hash
+// that changes. Only the call can have changed these.
 func (op Operation) showsItself() bool {
 	switch op.Call.Part {
 	case PartResources, PartOSImage:
@@ -419,11 +416,11 @@ func (op Operation) newBoot(f Facts) bool {
 	if !op.CVM.admits(a) || a.BootID == "" || a.Revision != op.To {
 		return false
 	}
-	return a.BootID != op.Before.BootID || op.Way.BootStays() // or it may have come back meanwhile
+	return a.BootID != op.Before.BootID || op.Way.BootStays() // or the Boot may have returned meanwhile
 }
 
-// refusal is one that is newer than the call, e.g. REVISION_NOT_ALLOWED; nil: there is none. It ends no
-// waiting: the policy may follow.
+// refusal returns a refusal newer than the call, for example REVISION_NOT_ALLOWED, or nil. A refusal does not end the
+// wait: the policy may follow.
 func (op Operation) refusal(f Facts) *RefusalView {
 	r := f.Refusal
 	if r == nil || r.At.Before(op.Call.IssuedAt) || r.At.Before(op.Times.Created) {

@@ -172,8 +172,8 @@ func TestR66_UndecidedIsShown(t *testing.T) {
 	}
 }
 
-// TestR66_AHealWhoseCallIsNeverAnsweredIsCalledOff: its CVM is down as it was, so that it is tried
-// again for as long as a call may be undecided. An operator says how a restart ended that somebody asked for.
+// TestR66_AHealWhoseCallIsNeverAnsweredIsCalledOff: the CVM is still down, so healing retries until the time for
+// undecided calls is over. For a restart that an operator requested, an operator records the outcome.
 func TestR66_AHealWhoseCallIsNeverAnsweredIsCalledOff(t *testing.T) {
 	for actor, want := range map[Actor]Phase{ActorHealing: Aborted, ActorOperator: Acting} {
 		op, now := to(t, Restart, Acting)
@@ -369,8 +369,7 @@ func TestR70_ReissueIsReValidated(t *testing.T) {
 	}
 }
 
-// Each row of the crash table: the record as the dead leader left it, what the
-// successor sees, and what it does.
+// TestR70_CrashTable: each row holds the record of the dead leader, the successor's facts, and the successor's action.
 func TestR70_CrashTable(t *testing.T) {
 	at := start.Add(time.Hour)
 	for name, c := range map[string]struct {
@@ -401,7 +400,7 @@ func TestR70_CrashTable(t *testing.T) {
 	}
 }
 
-// How old the call of another clock is cannot be told: an hour by this one may be a second.
+// The age of a call by another clock is unknown: an hour by this clock may be a second.
 func TestR62_ASuccessorWaitsTheWholeTimeThatAnEffectMayTake(t *testing.T) {
 	op, _ := to(t, Update, Acting)
 	at, term := start.Add(time.Hour), op.Term+1

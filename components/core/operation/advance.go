@@ -10,14 +10,13 @@ import (
 	"time"
 )
 
-// Advance moves op at most one Phase on, given what is known now (Carry: as far as that goes), and returns the
-// record as it should read with the effects to perform. It is pure.
+// Advance moves op at most one Phase on, given f. Carry repeats Advance while the next Phase follows from known facts.
+// Advance returns the record to write and the effects to perform. It is pure.
 //
-// The caller records the returned Operation, fenced, and only then performs the
-// effects (R60): Acting is in the record, with the time and number of the call,
-// before the call is made. Where recording fails, no effect is performed and
-// everything is read afresh. Nothing else is remembered: a successor that feeds
-// the record and its own facts goes on where the last one stopped (R70).
+// The caller records the returned Operation, fenced, and only then performs the effects (R60). Acting is in the
+// record, with the time and number of the call, before the call is made. If recording fails, the caller performs no
+// effect and reads everything again. Advance keeps no other state: a successor that supplies the record and its own
+// facts resumes where the last leader stopped (R70).
 //
 //	(begun)    agent must drain ─► DRAINING; nothing to drain ─► DRAINED
 //	DRAINING   agent is done ─► DRAINED; abort or deadline ─► ABORTED, of half a step ─► DRAINED
@@ -26,7 +25,7 @@ import (
 //	           read-back proves no effect ─► ACTING + the call again
 //	BOOTING    a new Boot is admitted at To, or its service is restarted ─► JOINING;
 //	           a deleted CVM is gone ─► DONE
-//	JOINING    hooks done, available but for min_ready ─► SETTLING
+//	JOINING    hooks done, available except for min_ready ─► SETTLING
 //	SETTLING   available for min_ready ─► DONE; any setback ─► JOINING
 //
 // A Drain stays DRAINED until it is not wanted any more, and is DONE then.
@@ -39,10 +38,10 @@ func Advance(op Operation, f Facts, now time.Time) (Operation, []Effect) {
 	return next, effects
 }
 
-// Carry moves op on by Advance as long as one Phase leads to the next by what is known already. It ends at a platform
-// call, at the end of op, and where op waits. way are the records in between and the last one, which alone is
-// written: what is between two of them has no effect but a wake-up. look tells the Facts of each, and clock
-// is asked after it, since what it prepares takes its time; an error of it ends the way.
+// Carry advances op while known facts lead from one Phase to the next. It ends at a platform call, at the end of op,
+// and where op waits. way holds the intermediate records and the last record. Only the last record is written, since
+// the intermediate records have no effect except a wake-up. look returns the Facts for each record. Carry reads clock
+// after look, because look takes time. An error of look ends Carry.
 func Carry(op Operation, clock func() time.Time, look func(Operation) (Facts, error)) (way []Operation, effects []Effect, err error) {
 	for {
 		f, err := look(op)
@@ -51,7 +50,7 @@ func Carry(op Operation, clock func() time.Time, look func(Operation) (Facts, er
 		}
 		next, more := Advance(op, f, clock())
 		way, effects = append(way, next), append(effects, more...)
-		// What a Boot may run is written for the next call, which takes its time: that the member is drained is recorded first.
+		// The policy for the next call takes time to write. The drain is therefore recorded first.
 		allows := next.Phase == Drained && next.Kind != Restart && next.Kind != Delete
 		waits := next.Phase == op.Phase || next.Phase.Ended() || allows
 		if waits || len(way) == maxWay || slices.ContainsFunc(more, func(e Effect) bool { return e.Kind == CallPlatform }) {
@@ -77,7 +76,7 @@ func (op Operation) advance(f Facts, now time.Time) (Operation, []Effect) {
 		return op.end(Superseded, "", "re-targeted by a newer operation", now), nil
 	}
 	if f.ToGo && op.Decided() && (op.Kind == Create || op.Kind == Replace) {
-		// What was made is removed by an Operation of its own, and is not waited for (R105, R109).
+		// An Operation of its own removes the new CVM. This Operation does not wait for it (R105, R109).
 		return op.end(Superseded, "", "removed as soon as it was made: "+f.Unwanted, now), nil
 	}
 	if op.Kind == Drain && !op.Entered[Drained].IsZero() {
@@ -124,8 +123,8 @@ func (op Operation) fromDraining(f Facts, now time.Time) (Operation, []Effect) {
 		return next, nil
 	}
 	if f.Gone || op.goneQuiet(f, now) {
-		// Nobody is left who could answer: waiting for the deadline helps nobody, and
-		// the second look decides whether it is safe to go on.
+		// No Boot is left to answer, so waiting for the deadline is useless. The precommit check decides whether it is
+		// safe to go on.
 		if next, effects, off := op.calledOff(f, now); off {
 			return next, effects
 		}
@@ -162,7 +161,7 @@ func (op Operation) fromDraining(f Facts, now time.Time) (Operation, []Effect) {
 	return op, nil
 }
 
-// wayOut is what ends a step that a hook holds, beside the hook's own end.
+// wayOut names the operator's way to end a step that a hook holds, in addition to completing the hook.
 func (op Operation) wayOut(f Facts) string {
 	switch {
 	case op.Set.Leaves:
@@ -174,7 +173,7 @@ func (op Operation) wayOut(f Facts) string {
 	case f.Ending:
 		return "complete the hook, or take the deletion of the group back with cadre group delete " + op.Group + " --cancel"
 	case op.Kind == Restart && (op.Actor == ActorHealing || op.Before.Unavailable):
-		// Neither a pause nor a protection is about the repair of what is down.
+		// Neither a pause nor a protection stops the repair of a down member.
 		return "complete the hook, or call it off with cadre freeze " + op.Group
 	case op.Actor == ActorOperator:
 		return "complete the hook, or call it off with cadre instance protect " + op.Slot
@@ -182,9 +181,8 @@ func (op Operation) wayOut(f Facts) string {
 	return "complete the hook, or pause the group or change the spec to call it off"
 }
 
-// drainWithoutHooks asks a member that is to be healed once more, for its hand-over alone, where a hook
-// called the drain off: its hooks ask a workload that is ill, and would keep it ill. One that holds
-// still waits for an operator.
+// drainWithoutHooks drains a member that is being healed again, for its hand-over alone, after a hook aborted the
+// drain. Hooks query an unhealthy workload and would keep it unhealthy. A hook that still holds waits for an operator.
 func (op Operation) drainWithoutHooks(reason string, f Facts, now time.Time) (Operation, []Effect) {
 	op.Attempt++
 	op.Failure.Cause = CauseHook
@@ -192,14 +190,13 @@ func (op Operation) drainWithoutHooks(reason string, f Facts, now time.Time) (Op
 	return op.enter(Draining, now).because("drains without its hooks, to be healed: " + reason), []Effect{{Kind: SendOrder, Verb: VerbDrain}}
 }
 
-// withoutHooks: a hook called the drain of a member off that is healed all the same.
+// withoutHooks: a hook aborted the drain, and the member is healed anyway.
 func (op Operation) withoutHooks() bool {
 	return op.Kind == Restart && op.Actor == ActorHealing && op.Failure.Cause == CauseHook
 }
 
-// undrainable ends a drain that came to nothing: the member returns to service. One that was
-// told to leave its set may be out of it already, and half of a change cannot be taken back
-// either: those go on.
+// undrainable ends a failed drain, and the member returns to service. A member that was ordered to leave its set may
+// already be out of it. A half-done change cannot be reverted either. Both steps go on.
 func (op Operation) undrainable(cause Cause, reason string, now time.Time) (Operation, []Effect) {
 	if op.touched() {
 		return op.enter(Drained, now).because(reason + "; the step is half done and goes on"), nil
@@ -226,7 +223,7 @@ func (op Operation) fromDrained(f Facts, now time.Time) (Operation, []Effect) {
 	}
 	gone, endless := op.Kind == Replace && op.CVM.VMUUID == "", op.touched() && !now.Before(op.Times.DrainBy)
 	if !gone && !endless && op.step(f, VerbDrain).State == StepRunning {
-		// The member was given duties again: drained is not for ever (R86).
+		// The member took up duties again: a drain does not last (R86).
 		return op.enter(Draining, now).because("the agent drains again"), nil
 	}
 	if op.leadsOnceMore(f, now) {
@@ -260,9 +257,10 @@ func (op Operation) fromDrained(f Facts, now time.Time) (Operation, []Effect) {
 	return op.call(f, now)
 }
 
-// leadsOnceMore: what handed over before the first part of a change leads again between two of them (R86): a
-// Boot since, or the one before, which a part that the platform only noted did not end. Nobody would stop it
-// so, and it would wait out its deadline. CallIssuedAt is zero from then on; who leads still is asked again.
+// leadsOnceMore: a member that handed leadership over before the first part of a change leads again between two parts
+// (R86). The leading Boot is new, or is the old Boot, because the platform only noted the part and did not restart the
+// CVM. Without a second hand-over the step would wait until its deadline. CallIssuedAt is zero from then on; a member
+// that still leads is asked again.
 func (op Operation) leadsOnceMore(f Facts, now time.Time) bool {
 	a := f.Admission
 	if op.Kind != Update || len(op.Call.Applied) == 0 || !f.Leads || f.HandOver == nil || a == nil || a.BootID == "" {
@@ -288,10 +286,9 @@ func (op Operation) relieve(f Facts, now time.Time) (Operation, []Effect) {
 	return op.drainAnew(f, "leads again after the first part of the change, and is asked to hand over", now)
 }
 
-// setBack moves the clocks of a phase that began in the future of a new leader: the
-// clock of the one before was ahead, and nobody waits for that difference. How long ago a
-// call was made by another clock is not known at all: the time that its effect may take
-// counts from here (R62).
+// setBack moves the clocks of a phase that began in the future of a new leader. The previous leader's clock was ahead,
+// and the new leader must not wait for the difference. The age of a call made by another clock is unknown. The time
+// that its effect may take therefore counts from here (R62).
 func (op *Operation) setBack(now time.Time) {
 	if op.Phase == Acting && (op.Call.Undecided()) {
 		defer func() { op.Call.IssuedAt = now }()
@@ -337,8 +334,8 @@ func (op Operation) mayAct(f Facts) (reason string, ok bool) {
 	return "", true
 }
 
-// MayCall is the last look, after the record says Acting and right before the call
-// leaves: f was observed since. What it refuses is answered with OutcomeNotMade.
+// MayCall is the last check, after the record says Acting and right before the call leaves. f was observed since then.
+// The caller answers a refusal with OutcomeNotMade.
 func MayCall(op Operation, f Facts) (reason string, ok bool) {
 	switch {
 	case op.touched():
@@ -358,7 +355,7 @@ func MayCall(op Operation, f Facts) (reason string, ok bool) {
 	return op.outOfSet(f)
 }
 
-// formerIsBack: what is listed is a CVM that the Slot had before, not the one to be made.
+// formerIsBack: the listed CVM is one that the Slot had before, not the CVM to be made.
 func (op Operation) formerIsBack(f Facts) bool {
 	return f.Platform != nil && f.Platform.Former && op.wants(PartCreate, f)
 }
@@ -367,8 +364,8 @@ func duplicates(f Facts) string {
 	return fmt.Sprintf("duplicate_instance: %d more CVMs carry this slot's name; remove the wrong ones on the platform", f.Duplicates)
 }
 
-// alreadySo adopts an effect that is there without our call: a CVM under the
-// Slot's name (R67), or one that is gone (R68).
+// alreadySo adopts an effect that exists without a call of this Operation: a CVM under the Slot's name (R67), or a
+// deleted CVM (R68).
 func (op Operation) alreadySo(f Facts, now time.Time) (Operation, bool) {
 	switch {
 	case op.formerIsBack(f):
@@ -387,8 +384,8 @@ func (op Operation) wants(part Part, f Facts) bool {
 	return len(parts) > 0 && parts[0] == part
 }
 
-// call enters Acting and asks for the call of the next part. What was there before is
-// recorded with it: the effect is judged against that, whoever judges.
+// call enters Acting and returns the call of the next part. It records the state before the call, and each later
+// leader judges the effect against that state.
 func (op Operation) call(f Facts, now time.Time) (Operation, []Effect) {
 	parts := op.parts(f)
 	if len(parts) == 0 {
@@ -408,7 +405,7 @@ func (op Operation) call(f Facts, now time.Time) (Operation, []Effect) {
 	return op, []Effect{{Kind: CallPlatform, Call: op.Call.Part, Force: op.forces(f), Shape: op.change(f), VMUUID: op.CVM.VMUUID, InstanceID: op.CVM.InstanceID, Number: op.Call.Number}}
 }
 
-// stops notes which Boot ends with what is done now, and that the Slot does not serve from then on.
+// stops records which Boot ends now, and that the Slot does not serve from then on.
 func (op Operation) stops(f Facts, now time.Time) Operation {
 	if op.CVM.admits(f.Admission) {
 		op.Before.BootID = f.Admission.BootID
@@ -438,8 +435,8 @@ func (op Operation) calledOff(f Facts, now time.Time) (Operation, []Effect, bool
 	return next, effects, true
 }
 
-// askAgain is how an operator asks once more for what is called off: the request is answered with the
-// Operation, and nobody else takes it up.
+// askAgain returns how an operator repeats a request that was called off. The Operation answers the request, and no
+// other Operation takes it up.
 func (op Operation) askAgain() string {
 	if op.Request.ID == "" {
 		return ""
@@ -470,7 +467,7 @@ func (op Operation) cancelDrain() []Effect {
 	return []Effect{{Kind: SendOrder, Verb: VerbCancelDrain}}
 }
 
-// noteTransfer keeps what the agent says about the planned hand-over (R53).
+// noteTransfer records the agent's report about the planned hand-over (R53).
 func (op *Operation) noteTransfer(step StepReport) {
 	if op.Transfer == nil || op.Transfer.Made || !step.Transferred {
 		return

@@ -109,9 +109,8 @@ func TestR80_ResultsOfTheDrain(t *testing.T) {
 	}
 }
 
-// TestR80_AHookEndsNoHealing: where a hook says ABANDON an ill member is drained once more, without
-// hooks. One that holds holds, and a hand-over that failed, or a hook against a step of another Kind,
-// ends it.
+// TestR80_AHookEndsNoHealing: when a hook answers ABANDON, an unhealthy member is drained again without hooks. A
+// holding hook keeps holding. A failed hand-over, or a hook against a step of another Kind, ends the drain.
 func TestR80_AHookEndsNoHealing(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind  Kind
@@ -144,7 +143,7 @@ func TestR80_AHookEndsNoHealing(t *testing.T) {
 	if o, ok := CurrentOrder(op); !ok || o.Attempt != 2 || o.Limit != f.Limits.Drain {
 		t.Errorf("order %+v", o)
 	}
-	_, effects = step(t, op, f, now, Draining) // what it said to the first order
+	_, effects = step(t, op, f, now, Draining) // the answer to the first order
 	wantNoEffects(t, effects)
 	f.Steps[0].Attempt = 2
 	_, effects = step(t, op, f, now, Aborted) // its agent does not know such an order
@@ -255,8 +254,8 @@ func TestR50_TheSecondLookHoldsTheCallUntilItIsSafe(t *testing.T) {
 	}
 }
 
-// TestR74_WhatThePlatformWouldRefuseIsCalledOffAtOnce: nobody stays out of service for a call that
-// cannot be made. Half of a change goes on.
+// TestR74_WhatThePlatformWouldRefuseIsCalledOffAtOnce: no member stays out of service for an impossible call. A
+// half-done change goes on.
 func TestR74_WhatThePlatformWouldRefuseIsCalledOffAtOnce(t *testing.T) {
 	for _, phase := range []Phase{Draining, Drained} {
 		op, now := to(t, Update, phase)
@@ -379,8 +378,8 @@ func TestR79_ADrainEndsWithTheBootItWasFor(t *testing.T) {
 	step(t, op, f, now, Aborted)
 }
 
-// TestR60_TheFirstRecordOfAStep: the agent of what is there gets its order with the record, and the deadline of
-// that stands. What has nothing to drain waits for its call.
+// TestR60_TheFirstRecordOfAStep: an existing agent gets its order with the record, and the order's deadline stands. A
+// step without a drain waits for its call.
 func TestR60_TheFirstRecordOfAStep(t *testing.T) {
 	for name, c := range map[string]struct {
 		op   Operation

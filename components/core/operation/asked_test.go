@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// TestR81_EachBootIsAskedForItsOwn: the Boot that was drained stays so until it is gone, and the
-// next one comes back into service. Where a service is restarted the Boot stays, and one that
-// came by itself has started it already.
+// TestR81_EachBootIsAskedForItsOwn: the drained Boot stays drained until it is gone, and the next Boot returns to
+// service. A service restart keeps the Boot. A Boot that came automatically has started the service already.
 func TestR81_EachBootIsAskedForItsOwn(t *testing.T) {
 	for name, c := range map[string]struct {
 		op            Operation
@@ -30,7 +29,7 @@ func TestR81_EachBootIsAskedForItsOwn(t *testing.T) {
 				t.Errorf("%s: the boot that was %s is asked for %q of %q, %t; want %q", name, boot, got.Verb, got.Service, ok, want)
 			}
 		}
-		// Of a CVM whose Boot nobody knew, every one is the next.
+		// If the CVM's Boot was unknown, every Boot is the next Boot.
 		c.op.Before.BootID = ""
 		if got, _ := OrderFor(slices.Values([]Operation{c.op}), ""); got.Verb != c.next {
 			t.Errorf("%s: a boot without a name is asked for %q, want %q", name, got.Verb, c.next)
@@ -38,7 +37,7 @@ func TestR81_EachBootIsAskedForItsOwn(t *testing.T) {
 	}
 }
 
-// TestAnOrderStandsUntilSomethingElseIsAsked: a return to service that an agent did not hear of.
+// TestAnOrderStandsUntilSomethingElseIsAsked: an agent that missed the return to service still gets the order.
 func TestAnOrderStandsUntilSomethingElseIsAsked(t *testing.T) {
 	calledOff := Operation{ID: "before", Phase: Aborted, Entered: PhaseTimes{Draining: start}}
 	for name, c := range map[string]struct {
@@ -78,8 +77,8 @@ func TestAnOrderTellsHowLongItMayTake(t *testing.T) {
 	}
 }
 
-// TestR92_WhatWasAskedForAndCalledOffSaysHowToAskAgain: its request is answered with the Operation, so that
-// nothing else tells that it is to be asked for once more, and by what it was called off.
+// TestR92_WhatWasAskedForAndCalledOffSaysHowToAskAgain: the Operation answers its request. Only its reason says why it
+// was called off and how to repeat the request.
 func TestR92_WhatWasAskedForAndCalledOffSaysHowToAskAgain(t *testing.T) {
 	frozen := "called off before acting: frozen by an operator (ann): we look into it"
 	for name, c := range map[string]struct {
@@ -102,7 +101,8 @@ func TestR92_WhatWasAskedForAndCalledOffSaysHowToAskAgain(t *testing.T) {
 	}
 }
 
-// A step between its drain and its call says what it waits for; a Drain is at its end.
+// TestADrainedStepSaysThatItActsNext: a step between its drain and its call names the next action; a Drain is at its
+// end.
 func TestADrainedStepSaysThatItActsNext(t *testing.T) {
 	for kind, want := range map[Kind]string{Restart: "acts next", Update: "acts next", Drain: "drained"} {
 		op, now := to(t, kind, Draining)

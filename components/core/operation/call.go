@@ -22,21 +22,21 @@ const (
 	OutcomeUnknown Outcome = "unknown"
 )
 
-// Call is the last platform call of a step, recorded before it is made (R60), and what those before it did.
+// Call is the last platform call of a step, recorded before it is made (R60), and the effects of the earlier calls.
 type Call struct {
-	// Part is what it changes, Applied the parts whose effect is certain. Parts
-	// are applied one after the other, one call each.
+	// Part is the part that the call changes. Applied lists the parts whose effect is certain. Parts are applied one
+	// after the other, one call each.
 	Part    Part   `json:"part,omitempty"`
 	Applied []Part `json:"applied,omitempty"`
-	// Number counts the step's calls: this one included.
+	// Number counts the step's calls, including this call.
 	Number int `json:"number,omitempty"`
 	// IssuedAt is set in the transaction that enters Acting, before the call.
 	IssuedAt time.Time `json:"issued_at,omitzero"`
 	Outcome  Outcome   `json:"outcome,omitempty"`
-	// Correlation is the platform's handle for it, if it gave one.
+	// Correlation is the platform's handle for the call, if it gave one.
 	Correlation string `json:"correlation,omitempty"`
-	// HashWanted and HashBefore are the compose hashes of To and of what ran when
-	// the call was issued; where they differ, a read-back by hash decides (R66).
+	// HashWanted is the compose hash of To, HashBefore that of the CVM when the call was issued. If they differ, a
+	// read-back by hash decides (R66).
 	HashWanted string `json:"hash_wanted,omitempty"`
 	HashBefore string `json:"hash_before,omitempty"`
 	// UpdatedBefore is the platform's own update time of the CVM before the call.
@@ -48,8 +48,8 @@ type Call struct {
 	OwnEnv string `json:"own_env,omitempty"`
 }
 
-// issue makes c the next call, for part. The record keeps what the platform shows before
-// the call: each later leader judges the effect against that.
+// issue makes c the next call, for part. The record keeps the platform's state before the call: each later leader
+// judges the effect against it.
 func (c *Call) issue(part Part, f Facts, now time.Time) {
 	c.Part, c.HashWanted, c.OwnEnv = part, f.WantedHash, f.OwnEnv
 	if p := f.Platform; p != nil {
@@ -62,7 +62,7 @@ func (c *Call) issue(part Part, f Facts, now time.Time) {
 // Has reports that the effect of part is certain.
 func (c Call) Has(part Part) bool { return slices.Contains(c.Applied, part) }
 
-// with is c with part among those whose effect is certain.
+// with returns c with part added to Applied.
 func (c Call) with(part Part) Call {
 	if part != "" && !c.Has(part) {
 		c.Applied = append(slices.Clone(c.Applied), part)
@@ -101,10 +101,10 @@ func (c Call) outlived(boot string, f Facts) bool {
 	return boot != "" && f.LastReportOf == boot && !f.LastReportAt.Before(c.shownBy(f.Limits))
 }
 
-// overdue: it is undecided for so long that it is reported as stuck (R66).
+// overdue: the call is undecided for so long that it is reported as stuck (R66).
 func (c Call) overdue(l Limits, now time.Time) bool { return now.Sub(c.IssuedAt) >= l.Unknown }
 
-// updated: the platform tells of a change of the CVM after the call was decided.
+// updated: the platform reports a change of the CVM after the call was decided.
 func (c Call) updated(p *PlatformView) bool {
 	return !c.UpdatedBefore.IsZero() && p.UpdatedAt.After(c.UpdatedBefore)
 }

@@ -9,9 +9,9 @@ import (
 // may have no better member just then. Its hooks run each time, so that between two parts of a change it is asked ever less often.
 const leadsAgainAfter = time.Minute
 
-// stayDrained keeps a Slot out of service until that is not wanted any more. Another Boot of
-// it is drained as well, and so is one that leads again. What cannot be drained then stays
-// in the operator's hands all the same: to put it back would be the worse surprise.
+// stayDrained keeps a Slot out of service until the drain is no longer wanted. It also drains another Boot of the
+// Slot, and a Boot that leads again. If that drain fails, the Slot stays out of service for the operator: a return to
+// service would be the worse surprise.
 func (op Operation) stayDrained(f Facts, now time.Time) (Operation, []Effect) {
 	if f.Unwanted != "" {
 		return op.giveBack(Done, "", f.Unwanted, now)
@@ -33,19 +33,19 @@ func (op Operation) stayDrained(f Facts, now time.Time) (Operation, []Effect) {
 	return op.atRest(f), nil
 }
 
-// atRest tells whether what runs is out of service, and why it is not where it could not be
-// drained again or leads all the same.
+// atRest reports whether the Slot's Boot is out of service. If not, the reason says that a drain failed or that the
+// Boot leads anyway.
 func (op Operation) atRest(f Facts) Operation {
 	switch step := op.step(f, VerbDrain); step.State {
 	case StepDone:
-		op.Failure.Cause = "" // later than it was waited for
+		op.Failure.Cause = "" // done after the deadline
 	case StepAborted, StepFailed:
 		op = op.notDrained(CauseHook, step.Message)
 	case StepRunning, StepHeld, "":
 	}
 	switch {
 	case op.Failure.Cause != "":
-		return op // what was said then stands
+		return op // the recorded reason stays
 	case f.Leads && f.HandOver == nil:
 		return op.because("leads, and nobody can take over: it is asked to hand over once somebody can")
 	case f.Leads:
@@ -57,18 +57,18 @@ func (op Operation) atRest(f Facts) Operation {
 	return op.because("out of service until it is undrained")
 }
 
-// NotDrained reports that op is at rest, and what runs could not be drained.
+// NotDrained reports that op is at rest and its last drain failed.
 func (op Operation) NotDrained() bool {
 	return op.Kind == Drain && op.Phase == Drained && op.Failure.Cause != ""
 }
 
-// notDrained notes why what runs could not be drained.
+// notDrained records why the Slot's Boot could not be drained.
 func (op Operation) notDrained(cause Cause, why string) Operation {
 	op.Failure.Cause = cause
 	return op.because("could not be drained again: " + cmp.Or(why, "the agent did not say why") + "; undrain and drain it to ask once more")
 }
 
-// drainAnew orders one more drain of what runs now.
+// drainAnew orders one more drain of the current Boot.
 func (op Operation) drainAnew(f Facts, why string, now time.Time) (Operation, []Effect) {
 	op.Attempt++
 	op.Failure.Cause = ""
@@ -80,7 +80,7 @@ func (op Operation) drainAnew(f Facts, why string, now time.Time) (Operation, []
 	return op.enter(Draining, now).because(why), []Effect{{Kind: SendOrder, Verb: VerbDrain}}
 }
 
-// drainedAgain waits for a drain after the first one. It ends in DRAINED whatever came of it.
+// drainedAgain waits for a drain after the first. It ends in DRAINED whether or not the drain succeeds.
 func (op Operation) drainedAgain(f Facts, now time.Time) (Operation, []Effect) {
 	step := op.step(f, VerbDrain)
 	op.noteTransfer(step)

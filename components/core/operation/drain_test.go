@@ -17,9 +17,9 @@ func drained(at time.Time) operation.Operation {
 	}
 }
 
-// Whoever leads and whatever is paused, a drained Slot stays out, without a platform call, and
-// goes back into service once it is not wanted any more: the order for it stands until
-// another Operation comes.
+// TestR139_ADrainStaysUntilItIsTakenBack: a drained Slot stays out of service under any leader and any pause, without
+// a platform call. It returns to service once the drain is not wanted. The return order stands until another Operation
+// comes.
 func TestR139_ADrainStaysUntilItIsTakenBack(t *testing.T) {
 	at := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	f := operation.Facts{Term: 2, PlatformKnown: true, Safe: true, Will: operation.Will{Paused: true}, Admission: &operation.AdmissionView{BootID: "b1", InstanceID: "i1"},
@@ -46,8 +46,8 @@ func TestR139_ADrainStaysUntilItIsTakenBack(t *testing.T) {
 	}
 }
 
-// Each Boot of a drained Slot is drained, with an order of its own; one that cannot be stays
-// in the operator's hands.
+// TestR139_AnotherBootIsDrainedToo: each Boot of a drained Slot gets a drain order of its own. If that drain fails,
+// the operator decides.
 func TestR139_AnotherBootIsDrainedToo(t *testing.T) {
 	at := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	f := operation.Facts{Term: 1, PlatformKnown: true, Safe: true, Admission: &operation.AdmissionView{BootID: "b2", InstanceID: "i1"},
@@ -80,8 +80,8 @@ func TestR139_ADrainedMemberGivesLeadershipAway(t *testing.T) {
 	}
 }
 
-// What could not be drained does not pass for drained with the next look: the reason stands, whoever
-// leads and whether the agent is heard or not, until the drain succeeds or another one is ordered.
+// TestR139_WhatCouldNotBeDrainedIsNotDrained: a failed drain stays recorded as failed at the next evaluation. Its
+// reason stays until a drain succeeds or another drain is ordered, under any leader, and with or without reports.
 func TestR139_WhatCouldNotBeDrainedIsNotDrained(t *testing.T) {
 	at := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	f := operation.Facts{Term: 1, PlatformKnown: true, Safe: true, Admission: &operation.AdmissionView{BootID: "b2", InstanceID: "i1"},
@@ -123,7 +123,7 @@ func TestR139_WhatCouldNotBeDrainedIsNotDrained(t *testing.T) {
 	}
 }
 
-// What a drained Slot says of itself, and what its record keeps of the drain.
+// TestR139_WhatADrainedSlotSays: the reason of a drained Slot, and the drain in its record.
 func TestR139_WhatADrainedSlotSays(t *testing.T) {
 	at := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	f := operation.Facts{Term: 1, PlatformKnown: true, Safe: true, Admission: &operation.AdmissionView{BootID: "b1", InstanceID: "i1"},
@@ -141,7 +141,7 @@ func TestR139_WhatADrainedSlotSays(t *testing.T) {
 	if op.Phase != operation.Drained || op.Reason != "leads again, and is asked to hand over after a moment" {
 		t.Errorf("leads: %s, %q", op.Phase, op.Reason)
 	}
-	// What could not be handed over in time is asked for with a time of its own.
+	// A hand-over that missed its deadline gets an order with a deadline of its own.
 	op, effects := operation.Advance(drained(at), leads, at.Add(time.Hour))
 	if op.Phase != operation.Draining || !op.Times.DrainBy.Equal(at.Add(time.Hour+time.Minute)) || len(effects) != 1 || effects[0].Verb != operation.VerbDrain {
 		t.Errorf("%s until %s, effects %+v", op.Phase, op.Times.DrainBy, effects)
@@ -153,7 +153,8 @@ func TestR139_WhatADrainedSlotSays(t *testing.T) {
 	}
 }
 
-// Who was silent when it was taken out of service is drained once it serves, as it leads or not.
+// TestR139_WhoWasSilentIsDrainedWhenItServes: a Slot that did not report when it was drained is drained once it
+// serves, leading or not.
 func TestR139_WhoWasSilentIsDrainedWhenItServes(t *testing.T) {
 	at := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	f := operation.Facts{Term: 1, PlatformKnown: true, Safe: true, Admission: &operation.AdmissionView{BootID: "b1", InstanceID: "i1"},
@@ -172,14 +173,15 @@ func TestR139_WhoWasSilentIsDrainedWhenItServes(t *testing.T) {
 	if op, _ = operation.Advance(drained(at), f, at); op.Phase != operation.Drained {
 		t.Errorf("one that was drained and is ready: %s", op.Phase)
 	}
-	// Nobody is admitted: there is no other Boot.
+	// No Boot is admitted: there is no other Boot.
 	f.Admission, f.ReadySince = nil, time.Time{}
 	if op, _ = operation.Advance(drained(at), f, at); op.Phase != operation.Drained {
 		t.Errorf("nobody is admitted: %s", op.Phase)
 	}
 }
 
-// A drain after the first one ends when its Boot is gone, says what holds it, and is waited for meanwhile.
+// TestR139_ADrainAfterTheFirstOne: a later drain ends when its Boot is gone, reports what holds it, and is awaited
+// until then.
 func TestR139_ADrainAfterTheFirstOne(t *testing.T) {
 	at := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	f := operation.Facts{Term: 1, PlatformKnown: true, Safe: true, Admission: &operation.AdmissionView{BootID: "b2", InstanceID: "i1"},

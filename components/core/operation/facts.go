@@ -39,15 +39,15 @@ type Facts struct {
 	// Safe is the verdict of the second look at quorum and roles (R50).
 	Safe       bool
 	SafeReason string
-	// Refused is why the platform would refuse what the call leads to: who waits for it waits in
-	// vain. Unmet: that is what is not safe, or nobody knows yet whether it would (R74).
+	// Refused is why the platform would refuse the call: waiting for the call is useless. Unmet: a refusal makes the
+	// step unsafe, or the platform's answer is not known yet (R74).
 	Refused string
 	Unmet   bool
 	Will
 	// Retargeted: a newer Operation of the same Slot is recorded with this write.
 	Retargeted bool
 
-	// Task is the platform's record of what the last call began; nil: none that is known.
+	// Task is the platform's record of the change that the last call began, or nil if no task is known.
 	Task *Task
 	// Call is the answer to the call numbered Call.Number, once it is there.
 	Call *CallResult
@@ -57,58 +57,57 @@ type Facts struct {
 
 // Readiness is how far the member is from being available, and how far it went out of service.
 type Readiness struct {
-	// ReadySince is when the Slot became available except for min_ready, zero while
-	// it is not; ReadyReason says what is missing (R7, R8).
+	// ReadySince is when the Slot became available except for min_ready; zero means that it is not. ReadyReason names
+	// the missing condition (R7, R8).
 	ReadySince  time.Time
 	ReadyReason string
-	// Unjudged is why the member's health does not tell of the checks of To yet; empty: it does.
+	// Unjudged is why the member's health does not reflect the checks of To yet; empty if it does.
 	Unjudged string
-	// AwaitsQuorum: the member runs, and what is missing is the quorum that only the
-	// steps of others restore; to wait for it would be to wait for ever.
+	// AwaitsQuorum: the member runs, and only the missing quorum keeps it from being available. Only steps of other
+	// Slots restore the quorum, so the wait would never end.
 	AwaitsQuorum bool
 	// NotServing: the member gave up its duties already while draining.
 	NotServing bool
-	// Gone: the Boot is silent and its instance proved that it runs another one.
+	// Gone: the Boot does not report, and its instance proved that it runs another Boot.
 	Gone bool
 }
 
-// Belonging is what the workload's own set of members knows of the member.
+// Belonging is the membership record of the member in the workload's own set.
 type Belonging struct {
-	// Set is what the workload's set says of the member; LeavesAlive: it leaves it before its
-	// CVM goes, not after.
+	// Set is the member's state in the workload's set. LeavesAlive: the member leaves the set before its CVM is deleted,
+	// not after.
 	Set         SetWord
 	LeavesAlive bool
-	// Member is what the set knows the member by; empty: nobody tells.
+	// Member is the name by which the set knows the member; empty if no member reports it.
 	Member string
 }
 
-// Leadership is what the member leads, and who may take that over.
+// Leadership is the member's leadership and the possible successors.
 type Leadership struct {
-	// Leads: the member leads, by its own word or by that of those who follow it.
+	// Leads: the member leads, by its own report or by that of its followers.
 	Leads bool
-	// HandOver is how a member that leads once more, drained or between two parts of a change, gives that
-	// away; nil: it does not lead, or nobody can take over.
+	// HandOver is the hand-over for a member that leads again, while drained or between two parts of a change. nil: the
+	// member does not lead, or no successor exists.
 	HandOver *Transfer
 }
 
-// Content is what differs between From and To, and between what the CVM was given and is to have.
+// Content is the difference between From and To, and between the CVM's last values and its wanted values.
 type Content struct {
 	// WantedShape is the shape of To.
 	WantedShape Shape
-	// OwnEnv names the values of env of its own that the Slot is to have at To, GivenEnv those
-	// that its CVM was given last.
+	// OwnEnv names the Slot's own env values at To. GivenEnv names those that its CVM received last.
 	OwnEnv, GivenEnv string
 	// EnvDiffers: the templates of From and To have other env.
 	EnvDiffers bool
 
-	// NewImages are the images of To that From does not have, while its boot is waited for: the
-	// CVM has to pull them.
+	// NewImages are the images of To that From does not have, while the step waits for its boot: the CVM has to pull
+	// them.
 	NewImages []string
 	// PostLaunch: the spec has POST_LAUNCH hooks to wait for.
 	PostLaunch bool
 }
 
-// Will is what operators and the spec want of the Operation by now.
+// Will is the current wish of the operators and the spec for the Operation.
 type Will struct {
 	// Unwanted is why the Operation is no longer wanted; empty while it is.
 	Unwanted string
@@ -116,13 +115,12 @@ type Will struct {
 	Elsewhere bool
 	// ToGo: the Slot is to be removed with the CVM that is listed, which is recorded as its own.
 	ToGo bool
-	// Paused: the group is paused or frozen; PausedBy is which of them, and who did it and why, where
-	// that is known.
+	// Paused: the group is paused or frozen. PausedBy says which of the two, by which caller and why, if known.
 	Paused   bool
 	PausedBy string
 	// Ending: the whole group is being deleted.
 	Ending bool
-	// Resolved is what an operator said about the Operation; nil when nobody did.
+	// Resolved is an operator's decision about the Operation, or nil.
 	Resolved *Resolution
 }
 
@@ -135,10 +133,10 @@ func (f *Facts) TakenOver(op Operation, took, now time.Time, longest time.Durati
 	f.Safe, f.SafeReason = false, "the lease was just taken over: a call of the last leader may still be on its way"
 }
 
-// stopped is why what is paused does not act.
+// stopped returns why a paused Operation does not act.
 func (f Facts) stopped() string { return "called off before acting: " + cmp.Or(f.PausedBy, "paused") }
 
-// unsafe is the Cause of a step that is called off since it never became safe.
+// unsafe returns the Cause of a step that is called off because it never became safe.
 func (f Facts) unsafe() Cause {
 	if f.Unmet {
 		return CausePrecondition
@@ -146,19 +144,19 @@ func (f Facts) unsafe() Cause {
 	return CauseUnsafe
 }
 
-// PlatformView is what the platform says about one CVM. Never evidence of what runs.
+// PlatformView is the platform's view of one CVM. It is never evidence of the software that runs.
 type PlatformView struct {
 	VMUUID      string
 	InstanceID  string
 	Running     bool // stable: running and no task in progress
 	InProgress  bool
 	Stuck       bool // in progress for longer than a boot may take: waited for no more
-	Stopped     bool // by its word it stays down until somebody starts it
+	Stopped     bool // the platform says that the CVM stays down until it is started
 	ComposeHash string
 	Shape       Shape
 	BootError   string
 	UpdatedAt   time.Time
-	// Former: the Slot had it before and was given another one.
+	// Former: the Slot had this CVM before, and has another CVM now.
 	Former bool
 	// Unbound: no record binds it to the Slot, and no call of ours can have made it.
 	Unbound bool
@@ -190,7 +188,7 @@ type RefusalView struct {
 	At     time.Time
 }
 
-// Told is the refusal for people. What proved nothing may be anybody's, and reads so.
+// Told formats the refusal for people. A refusal without proof may concern any caller, and the text says so.
 func (r RefusalView) Told() string {
 	if r.Proven {
 		return "admission refused: " + r.Code + ": " + r.Message
@@ -212,12 +210,11 @@ type CallResult struct {
 	InstanceID string
 }
 
-// Task is the platform's record of a change that it took. It says what became of a call,
-// never what runs.
+// Task is the platform's record of an accepted change. It proves the outcome of a call, never the software that runs.
 type Task struct {
 	Correlation string
 	InProgress  bool
-	// Failed is why it failed; empty: it did not.
+	// Failed is the reason of a failure; empty if the task did not fail.
 	Failed string
 }
 
@@ -235,7 +232,7 @@ type Limits struct {
 	Unknown time.Duration
 }
 
-// EffectKind says what the shell must do after it recorded the Operation.
+// EffectKind is the kind of effect that the shell performs after it recorded the Operation.
 type EffectKind string
 
 const (
@@ -251,11 +248,11 @@ type Effect struct {
 	Kind EffectKind
 	// Verb of a SendOrder: VerbCancelDrain returns the member to service (R82).
 	Verb Verb
-	// Call is what to ask of the platform.
+	// Call is the part to request from the platform.
 	Call Part
-	// Force: the guest is not asked to shut down.
+	// Force: the platform stops the guest without asking it to shut down.
 	Force bool
-	// Shape that a change of it leads to; a field that stays is zero.
+	// Shape is the new shape; an unchanged field is zero.
 	Shape Shape
 	// VMUUID and InstanceID name the CVM; empty for Create.
 	VMUUID     string

@@ -15,11 +15,11 @@ const (
 	CauseDrainDeadline Cause = "drain_deadline"
 	// CauseUnsafe: the second look before acting never became safe (R50).
 	CauseUnsafe Cause = "unsafe"
-	// CausePrecondition: the platform would refuse what the call leads to, or could not tell (R74).
+	// CausePrecondition: the platform would refuse the call, or did not answer whether it would (R74).
 	CausePrecondition Cause = "precondition"
-	// CauseUnwanted: the spec moved on before anything was done (R82, R105).
+	// CauseUnwanted: the spec changed before any call (R82, R105).
 	CauseUnwanted Cause = "unwanted"
-	// CausePaused: an operator paused before anything was done (R92).
+	// CausePaused: an operator paused before any call (R92).
 	CausePaused Cause = "paused"
 	// CauseRefused: the platform refused the call for certain.
 	CauseRefused Cause = "refused"
@@ -41,27 +41,27 @@ const (
 	CauseResolved Cause = "resolved"
 	// CauseProgress, of a Verdict: no Slot arrived in time (R88).
 	CauseProgress Cause = "progress_deadline"
-	// CauseUndecided, of a Verdict: the effect of a call could not be told (R66).
+	// CauseUndecided, of a Verdict: the effect of a call stayed unknown (R66).
 	CauseUndecided Cause = "platform_result_unknown"
 )
 
-// Failure is why an Operation ended without being done, as values: nothing reads it out of Operation.Reason.
+// Failure is why an Operation ended without success, as values: no code reads it from Operation.Reason.
 type Failure struct {
-	// Cause says why it was called off or failed, for counting (R80, R90), and of a Drain at
-	// rest why what runs could not be drained.
+	// Cause says why the Operation was called off or failed, for counting (R80, R90). For a Drain at rest, Cause says
+	// why its drain failed.
 	Cause Cause `json:"cause,omitempty"`
-	// Refused is the code of the newest refusal of a Boot since the last call, where a Boot was waited for in
-	// vain; "": none was refused.
+	// Refused is the code of the newest refusal of a Boot since the last call, when the step waited for a Boot in vain.
+	// It is empty if no Boot was refused.
 	Refused string `json:"refused,omitempty"`
-	// Own: the Boot that was refused was provably one of the Slot's own CVM. Otherwise it may be anybody's.
+	// Own: the refused Boot provably ran on the Slot's own CVM. Otherwise its origin is unknown.
 	Own bool `json:"own,omitempty"`
-	// Signature of a boot error is the same for each CVM that has the same one.
+	// Signature of a boot error is the same for all CVMs with the same error.
 	Signature string `json:"signature,omitempty"`
-	// Arrived: the Boot that was there at the end had proved To all the same.
+	// Arrived: the Boot at the end had proved To anyway.
 	Arrived bool `json:"arrived,omitempty"`
 }
 
-// of is the Failure with what r says of the Boot that is waited for; nil: none was refused.
+// of returns f with the refusal r of the awaited Boot; nil: no Boot was refused.
 func (f Failure) of(r *RefusalView) Failure {
 	if r != nil {
 		f.Refused, f.Own = r.Code, r.Proven
@@ -72,7 +72,7 @@ func (f Failure) of(r *RefusalView) Failure {
 // maxSignature bounds the text of a signature.
 const maxSignature = 120
 
-// Signature leaves what differs between two CVMs out of a text: numbers and names with digits.
+// Signature removes from text the parts that differ between two CVMs: numbers and names with digits.
 func Signature(text string) string {
 	words := strings.Fields(text)
 	for i, word := range words {

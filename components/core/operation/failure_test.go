@@ -30,7 +30,7 @@ func TestFailureNamesTheRefusal(t *testing.T) {
 	}
 }
 
-// TestFailureNamesTheBootError by what two CVMs have in common, and nothing of a refusal.
+// TestFailureNamesTheBootError: the error's common part for two CVMs, without a refusal.
 func TestFailureNamesTheBootError(t *testing.T) {
 	op, now := to(t, Update, Booting)
 	f := rebooting(now)

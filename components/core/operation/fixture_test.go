@@ -9,7 +9,7 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 var limits = Limits{Drain: 10 * time.Minute, Healthy: 10 * time.Minute, Service: 3 * time.Minute, MinReady: 30 * time.Second, Settle: 10 * time.Second, Unknown: 10 * time.Minute}
 
-// begun is a step of db-1 from A to B, recorded at start, after edits of what was decided.
+// begun returns a step of db-1 from A to B, recorded at start, after edits of its decision.
 func begun(kind Kind, edits ...func(*Operation)) Operation {
 	op := Operation{ID: "op", Rollout: "r", Group: "db", Slot: "db-1", Kind: kind, CVM: CVM{InstanceID: "i-1", VMUUID: "vm-1"},
 		From: "A", To: "B", Attempt: 1, Term: 3, Before: Before{BootID: "boot-old"}}

@@ -56,7 +56,7 @@ func TestR87_HalfOfAChangeEndsByItsDeadline(t *testing.T) {
 			t.Errorf("%s: %s: %s", outcome, op.Failure.Cause, op.Reason)
 		}
 	}
-	// One that has done nothing yet waits on: it is called off, or re-targeted, at any time.
+	// A step without an effect keeps waiting: it can be called off, or re-targeted, at any time.
 	op, now := to(t, Update, Acting)
 	f := quiet(now)
 	f.Call = &CallResult{Number: op.Call.Number, Outcome: OutcomeBusy}

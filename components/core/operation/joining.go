@@ -33,7 +33,7 @@ func (op Operation) fromBooting(f Facts, now time.Time) (Operation, []Effect) {
 		return op.join(f, "admitted", now)
 	}
 	if op.Way.Refreshes() && f.Elsewhere && f.Unwanted != "" {
-		return op.callOff(CauseUnwanted, f.Unwanted, now) // its CVM was told nothing, and is what it was
+		return op.callOff(CauseUnwanted, f.Unwanted, now) // the platform changed nothing on its CVM
 	}
 	op.forgetOldBootError(f)
 	if next, failed := op.bootError(f, now); failed {
@@ -147,7 +147,7 @@ func (op Operation) fromSettling(f Facts, now time.Time) (Operation, []Effect) {
 	return op.end(Done, "", "available for min_ready", now), nil
 }
 
-// lost fails an Operation whose CVM certainly cannot come back by itself.
+// lost fails an Operation whose CVM certainly cannot recover automatically.
 func (op *Operation) lost(f Facts, now time.Time) (Operation, bool) {
 	if next, ended := op.gone(f, now); ended {
 		return next, true
@@ -192,8 +192,8 @@ func (f Facts) mayNotPull() string {
 	return "; an image that is new to this CVM may not be pullable: " + strings.Join(named, ", ") + more
 }
 
-// taskFailed fails at once where the platform says that it could not carry out what it took:
-// the boot that is waited for does not come.
+// taskFailed fails at once when the platform reports that it could not complete an accepted change: the awaited boot
+// does not come.
 func (op Operation) taskFailed(f Facts, now time.Time) (Operation, bool) {
 	if t := f.Task; t == nil || t.Failed == "" || op.Call.Correlation != "" && t.Correlation != op.Call.Correlation {
 		return op, false
@@ -210,8 +210,8 @@ func (op *Operation) forgetOldBootError(f Facts) {
 	}
 }
 
-// overdue fails at the healthy deadline. A pause stops the clock: an overdue
-// Operation then gets the whole time anew (R93).
+// overdue fails at the healthy deadline. A pause stops the clock: an overdue Operation then gets the whole time again
+// (R93).
 func (op Operation) overdue(f Facts, now time.Time) (Operation, []Effect) {
 	if op.Times.HealthyBy.IsZero() || now.Before(op.Times.HealthyBy) {
 		return op, nil

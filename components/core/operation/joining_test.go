@@ -83,7 +83,7 @@ func TestR87_PLT09_TheHealthyDeadlineRunsFromTheAcceptedCall(t *testing.T) {
 		late := op.Times.HealthyBy
 		f := rebooting(late)
 		if phase == Settling {
-			// min_ready is part of it: one that would end later does not save it
+			// the deadline includes min_ready: a later min_ready does not save the step
 			f = available(late, late.Add(-time.Second))
 			op.Seen.AvailableSince = late.Add(-time.Second)
 		}
@@ -265,7 +265,7 @@ func TestR8_AFallBackSaysWhy(t *testing.T) {
 	op, now := to(t, Update, Joining)
 	op, _ = step(t, op, available(now, now), now, Settling)
 	f := available(now, now)
-	f.Admission.BootID = "boot-old" // whoever is available is not the boot that was waited for
+	f.Admission.BootID = "boot-old" // an available old Boot is not the awaited Boot
 	if op, _ = step(t, op, f, now, Joining); op.Reason != "fell back: not available" {
 		t.Errorf("reason %q", op.Reason)
 	}
@@ -296,7 +296,8 @@ func TestR89_ABootErrorOfWhoServes(t *testing.T) {
 	step(t, op, f, now, Settling)
 }
 
-// A CVM that was made for a Slot which is to go is removed at once; what only changed one ends first.
+// TestR109_WhatIsToGoIsNotWaitedFor: a CVM made for a condemned Slot is removed at once; a step that only changed a
+// CVM ends first.
 func TestR109_WhatIsToGoIsNotWaitedFor(t *testing.T) {
 	for _, kind := range []Kind{Create, Replace, Update, Restart, Delete} {
 		for _, phase := range []Phase{Acting, Booting, Joining, Settling} {

@@ -5,24 +5,23 @@ import (
 	"time"
 )
 
-// SetWord is what the workload's own set says of a Slot's member.
+// SetWord is a member's state in the workload's own set.
 type SetWord string
 
 const (
-	// SetUnasked: nobody changes the set of such a workload.
+	// SetUnasked: the coordinator does not manage the set of such a workload.
 	SetUnasked SetWord = ""
-	// SetListed: it belongs to it, with a vote or without.
+	// SetListed: the set lists the member, with a vote or without.
 	SetListed SetWord = "listed"
-	// SetAbsent: it does not.
+	// SetAbsent: the set does not list the member.
 	SetAbsent SetWord = "absent"
-	// SetUnknown: the members do not tell, or not the same.
+	// SetUnknown: the members do not report their set, or their reports differ.
 	SetUnknown SetWord = "unknown"
 )
 
-// outOfSet reports whether the member is out of its workload's set as far as the next
-// call needs (R49): a disk goes only after its vote, and none is made for a Slot that the
-// others still know with what was on the last one. A member that would come back by
-// itself is taken out once its CVM is gone.
+// outOfSet reports whether the member is out of its workload's set as far as the next call needs (R49). A disk is
+// deleted only after its vote is removed. No disk is made for a Slot while the other members still list the old
+// member. A member that would return automatically is removed after its CVM is gone.
 func (op Operation) outOfSet(f Facts) (reason string, ok bool) {
 	if op.Kind != Delete && op.Kind != Replace || op.Decided() && op.Kind == Replace {
 		return "", true
@@ -44,21 +43,21 @@ func (op Operation) outOfSet(f Facts) (reason string, ok bool) {
 	return "waits to know who belongs to the set of " + op.Slot, false
 }
 
-// Leaving reports that the others are to take the Slot out of their set now. A member that is
-// made anew joins under the same name, and is not meant.
+// Leaving reports that the other members must remove the Slot from their set now. A replaced member joins under the
+// same name and is not removed.
 func (op Operation) Leaving() bool {
 	return op.Set.Leaves && !op.Phase.Ended() && !op.Call.makes()
 }
 
-// isOut: the member was told to leave, as far as anybody knows it did, and its CVM is still there. As it
-// is it never serves again: the step is the only one that helps it, so it neither fails nor ends.
+// isOut: the member was ordered to leave, it left as far as known, and its CVM still exists. This member never serves
+// again in its present state. Only the step can repair it, so the step neither fails nor ends.
 func (op Operation) isOut(f Facts) bool {
 	out := f.Set == SetAbsent || f.Set == SetUnknown
 	return out && op.Leaving() && len(op.Call.Applied) == 0 && op.CVM.VMUUID != ""
 }
 
-// overdueInSet fails at the healthy deadline a step whose member is in its set all the same. One that is out
-// of it has the whole time anew, for when it is listed again.
+// overdueInSet fails a step at the healthy deadline if its member is still in its set. A member out of its set gets
+// the whole time again, in case the set lists it later.
 func (op Operation) overdueInSet(f Facts, now time.Time) (Operation, []Effect) {
 	if op.isOut(f) {
 		if !now.Before(op.Times.HealthyBy) {
@@ -78,7 +77,7 @@ func (op Operation) leave(f Facts, now time.Time) Operation {
 	return op.leaveAs(f)
 }
 
-// leaveAs records who is to leave, once it is known: the order names that one.
+// leaveAs records the name of the leaving member once it is known: the order names that member.
 func (op Operation) leaveAs(f Facts) Operation {
 	if f.Set != SetListed {
 		return op

@@ -42,7 +42,7 @@ func TestR46_ADiskGoesAfterItsVote(t *testing.T) {
 	}
 }
 
-// What is not known is waited for, and called off as long as nothing was done.
+// TestR43_NobodyLeavesAnUnknownSet: the step waits while the set is unknown, and is called off if it had no effect.
 func TestR43_NobodyLeavesAnUnknownSet(t *testing.T) {
 	op, effects := Advance(leavingOp(Delete), leavingFacts(SetUnknown, true), leavingAt)
 	if len(effects) != 0 || op.Set.Leaves || op.Phase != Drained {
@@ -53,7 +53,8 @@ func TestR43_NobodyLeavesAnUnknownSet(t *testing.T) {
 	}
 }
 
-// A member that would come back by itself leaves once its CVM is gone.
+// TestR46_WhoComesBackByItselfLeavesWhenItIsGone: a member that would return automatically leaves once its CVM is
+// gone.
 func TestR46_WhoComesBackByItselfLeavesWhenItIsGone(t *testing.T) {
 	op, effects := Advance(leavingOp(Delete), leavingFacts(SetListed, false), leavingAt)
 	if len(effects) != 1 || op.Phase != Acting || op.Set.Leaves {
@@ -72,7 +73,8 @@ func TestR46_WhoComesBackByItselfLeavesWhenItIsGone(t *testing.T) {
 	}
 }
 
-// What is made anew joins under the same name: it is not taken out again.
+// TestR49_NothingIsMadeWhileTheSetKnowsTheLastOne: a replaced member joins under the same name and is not removed
+// again.
 func TestR49_NothingIsMadeWhileTheSetKnowsTheLastOne(t *testing.T) {
 	op := leavingOp(Replace)
 	op.CVM.VMUUID, op.CVM.InstanceID = "", ""
@@ -93,8 +95,8 @@ func TestR49_NothingIsMadeWhileTheSetKnowsTheLastOne(t *testing.T) {
 	}
 }
 
-// The platform listed the CVM no more when its replacement was decided, and the agent's last
-// word was still fresh: nobody answers the drain.
+// TestR128_WhoIsGoneIsNotWaitedForToDrain: the platform's listing lacked the CVM when its replacement was decided, and
+// the agent's last report was still fresh. No agent answers the drain.
 func TestR128_WhoIsGoneIsNotWaitedForToDrain(t *testing.T) {
 	op := leavingOp(Replace)
 	op.CVM.VMUUID, op.CVM.InstanceID, op.Phase = "", "", Draining
@@ -108,7 +110,8 @@ func TestR128_WhoIsGoneIsNotWaitedForToDrain(t *testing.T) {
 	}
 }
 
-// Who is to leave is recorded with the leave, and is that one for as long as the step goes on.
+// TestR48_WhoLeavesIsAnIncarnation: the step records the leaving member's id with the leave, and keeps that id until
+// the step ends.
 func TestR48_WhoLeavesIsAnIncarnation(t *testing.T) {
 	f := leavingFacts(SetListed, true)
 	f.Member = "a1"
@@ -124,12 +127,12 @@ func TestR48_WhoLeavesIsAnIncarnation(t *testing.T) {
 	if op, effects = Advance(op, leavingFacts(SetAbsent, true), leavingAt); len(effects) != 1 || op.Set.LeavesAs != "a1" {
 		t.Errorf("it is out: %d effects, leaves as %q", len(effects), op.Set.LeavesAs)
 	}
-	// One that was recorded before anybody told ids learns it.
+	// A leave recorded before any member reported ids learns its id later.
 	op, _ = Advance(leavingOp(Delete), leavingFacts(SetListed, true), leavingAt)
 	if op, _ = Advance(op, f, leavingAt); op.Set.LeavesAs != "b2" {
 		t.Errorf("leaves as %q", op.Set.LeavesAs)
 	}
-	// So does one of which the CVM goes first.
+	// A leave whose CVM goes first learns its id later too.
 	op, _ = Advance(leavingOp(Delete), leavingFacts(SetListed, false), leavingAt)
 	f = leavingFacts(SetListed, false)
 	f.Platform, f.Member, f.PlatformKnown = nil, "a1", true
@@ -139,8 +142,8 @@ func TestR48_WhoLeavesIsAnIncarnation(t *testing.T) {
 	}
 }
 
-// A member that was told to leave and is given duties again may be out already while it drains
-// anew: whatever comes of that drain, nothing is called off.
+// TestR49_WhoWasToldToLeaveIsNotCalledOffByADrain: a member was ordered to leave and took up duties again. It may be
+// out of the set while it drains again, so no outcome of that drain calls the step off.
 func TestR49_WhoWasToldToLeaveIsNotCalledOffByADrain(t *testing.T) {
 	told, _ := Advance(leavingOp(Replace), leavingFacts(SetListed, true), leavingAt)
 	listed := leavingFacts(SetListed, true)
@@ -178,8 +181,8 @@ func TestR49_WhoWasToldToLeaveIsNotCalledOffByADrain(t *testing.T) {
 	}
 }
 
-// Who is out of its set never serves again as it is: whatever holds its step, that neither ends by itself nor
-// by one refusal, and has the whole time anew where the set lists it again.
+// TestR49_WhoIsOutIsNotGivenUp: a member out of its set never serves again in its state. A hold or a refusal does not
+// end its step. If the set lists the member again, the step gets the whole time again.
 func TestR49_WhoIsOutIsNotGivenUp(t *testing.T) {
 	hour := leavingAt.Add(time.Hour)
 	for _, k := range []Kind{Delete, Replace} {
@@ -214,7 +217,7 @@ func TestR49_WhoIsOutIsNotGivenUp(t *testing.T) {
 		if _, effects := Advance(op, f, leavingAt.Add(2*time.Second)); len(effects) != 1 || effects[0].Number != 2 {
 			t.Errorf("%s: asked again: %d effects", k, len(effects))
 		}
-		// One that is in its set still serves on.
+		// A member in its set still serves.
 		in, _ := Advance(leavingOp(k), leavingFacts(SetListed, false), leavingAt)
 		f = leavingFacts(SetListed, false)
 		f.Call = &CallResult{Number: 1, Outcome: OutcomeRefused, Message: "403"}

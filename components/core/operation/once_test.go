@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestNoCreationBesideACVMThatIsThere: one that showed after the decision, a late effect
-// of an earlier call or another's work, is never given a second one beside it (R67).
+// TestNoCreationBesideACVMThatIsThere: a CVM may appear after the decision, as a late effect of an earlier call or by
+// an outside change. The step never makes a second CVM then (R67).
 func TestNoCreationBesideACVMThatIsThere(t *testing.T) {
 	for _, kind := range []Kind{Create, Replace} {
 		op, now := begun(Create), start
@@ -36,8 +36,8 @@ func TestNoCreationBesideACVMThatIsThere(t *testing.T) {
 	}
 }
 
-// TestAResolvedDeletionLetsTheOldNameGo: what a Replace names after its deletion is the
-// new CVM, whoever said that the deletion happened.
+// TestAResolvedDeletionLetsTheOldNameGo: after its deletion, a Replace names the new CVM, whether the platform or an
+// operator confirmed the deletion.
 func TestAResolvedDeletionLetsTheOldNameGo(t *testing.T) {
 	op, now := begun(Update), start
 	op.Kind, op.CVM.Incarnation = Replace, 1
@@ -56,7 +56,7 @@ func TestAResolvedDeletionLetsTheOldNameGo(t *testing.T) {
 	}
 }
 
-// TestNothingHappenedIfAnOperatorSaysSo: the member is what it was before the step.
+// TestNothingHappenedIfAnOperatorSaysSo: the member keeps its state from before the step.
 func TestNothingHappenedIfAnOperatorSaysSo(t *testing.T) {
 	op, now := to(t, Update, Acting)
 	f := quiet(now)

@@ -24,8 +24,8 @@ const (
 	Aborted Phase = "ABORTED"
 	// Failed: overdue or certainly failed; blocks further healthy Slots until the Slot is available (R40).
 	Failed Phase = "FAILED"
-	// Superseded: re-targeted by a newer Operation of the same Slot after acting (R105), or what it made
-	// is to be removed.
+	// Superseded: a newer Operation of the same Slot took over after acting (R105), or another Operation removes the new
+	// CVM.
 	Superseded Phase = "SUPERSEDED"
 )
 
@@ -52,11 +52,11 @@ const (
 	Restart Kind = "RESTART"
 	// Delete removes the CVM of a condemned Slot.
 	Delete Kind = "DELETE"
-	// Replace gives a Slot another CVM with an empty disk: the old one is gone, or goes
-	// first (R128). What was on its disk is lost.
+	// Replace gives a Slot another CVM with an empty disk: the old CVM is gone, or is deleted first (R128). The data on
+	// its disk is lost.
 	Replace Kind = "REPLACE"
-	// Drain takes a Slot out of service on an operator's word and makes no platform call: it
-	// stays DRAINED until it is not wanted any more.
+	// Drain takes a Slot out of service on an operator's request and makes no platform call. It stays DRAINED until the
+	// request is withdrawn.
 	Drain Kind = "DRAIN"
 )
 
@@ -66,8 +66,8 @@ func (k Kind) InPlace() bool { return k == Update || k == Restart }
 // another reports whether the Slot's CVM is made, removed or gives way to another one.
 func (k Kind) another() bool { return k == Create || k == Delete || k == Replace }
 
-// Actor is on whose behalf an Operation is made. Each has its own clock: only what the
-// rollout does counts for and against the rollout.
+// Actor is the party on whose behalf an Operation is made. Each Actor has its own clock: only the rollout's Operations
+// count for and against the rollout.
 type Actor string
 
 const (
@@ -75,7 +75,7 @@ const (
 	ActorRollout Actor = "rollout"
 	// ActorOperator: a person asked for it, Operation.Request names how.
 	ActorOperator Actor = "operator"
-	// ActorHealing repairs what broke by itself.
+	// ActorHealing repairs faults automatically.
 	ActorHealing Actor = "healing"
 	// ActorScaling makes and removes Slots.
 	ActorScaling Actor = "scaling"
@@ -119,15 +119,14 @@ type Operation struct {
 	Times    Times      `json:"times,omitzero"`
 }
 
-// Clocks are the times in op that were read off the leader's clock when something was seen or done.
-// What is due at a time, and when op ended, is none of them, nor is the platform's own time.
+// Clocks are the times in op that were read from the leader's clock when an event was seen or an action was done.
+// Deadlines, the end of op, and the platform's own times are not among them.
 func (op *Operation) Clocks() []*time.Time {
 	return []*time.Time{&op.Times.Created, &op.Seen.GoneSince, &op.Call.IssuedAt, &op.Seen.AvailableSince, &op.Outage.From, &op.Outage.Until, &op.Seen.RunningSince}
 }
 
-// OutlivesRollout reports that op, once ended, still tells something about its Slot when another rollout
-// is the current one: what told its CVM to boot, what ended with half of its change there, what followed
-// that, what healed it, how often it could not be drained, and what deleted its CVM.
+// OutlivesRollout reports that op, once ended, still matters to its Slot under a later rollout. Such Operations
+// re-targeted a CVM or followed such a call, failed half done, healed, drained, or deleted the CVM.
 func (op Operation) OutlivesRollout() bool {
 	return op.EndedHalfDone() || op.Phase == Superseded || op.Before.Follows != "" || op.Actor == ActorHealing || op.Kind == Drain || op.Kind == Delete
 }
@@ -137,8 +136,8 @@ func (op Operation) EndedHalfDone() bool {
 	return op.Kind == Update && op.Phase == Failed && len(op.Call.Applied) > 0
 }
 
-// Counts reports that op tells something to a decision while rollout is its group's current one; "": there
-// is none.
+// Counts reports that op matters to a decision while rollout is its group's current rollout; "" means that the group
+// has none.
 func (op Operation) Counts(rollout string) bool {
 	return !op.Phase.Ended() || op.OutlivesRollout() || rollout != "" && op.Rollout == rollout
 }
@@ -152,8 +151,8 @@ type Transfer struct {
 	// Relief: the leader is sick, and moving leadership away is part of its repair.
 	// Not counted as the rollout's one planned transfer.
 	Relief bool `json:"relief,omitempty"`
-	// Interim: the Candidates are to be removed, and nobody else can lead meanwhile. It is not
-	// the rollout's one hand-over (R53): who takes over gives leadership away again.
+	// Interim: the Candidates are to be removed, and no other member can lead meanwhile. An interim hand-over is not the
+	// rollout's one hand-over (R53), because the new leader hands leadership over again.
 	Interim bool `json:"interim,omitempty"`
 	// Made and To are the outcome.
 	Made bool   `json:"made,omitempty"`

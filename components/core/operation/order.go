@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Verb is what an Operation asks of the agent.
+// Verb is the work that an Operation orders from the agent.
 type Verb string
 
 const (
@@ -15,7 +15,7 @@ const (
 	VerbCancelDrain Verb = "cancel_drain"
 	// VerbPostLaunch runs POST_LAUNCH hooks.
 	VerbPostLaunch Verb = "post_launch"
-	// VerbRestartService ends the workload of one service and starts it anew.
+	// VerbRestartService ends the workload of one service and starts it again.
 	VerbRestartService Verb = "restart_service"
 )
 
@@ -46,28 +46,26 @@ type StepReport struct {
 	NewLeader   string
 }
 
-// Order is what the agent of the Slot should be doing for an Operation now. The
-// triple (Operation, Verb, Attempt) is its token: answers to another one are
-// ignored (R81).
+// Order is the agent's current work for an Operation of its Slot. The triple (Operation, Verb, Attempt) is its token:
+// the leader ignores answers with another token (R81).
 type Order struct {
 	Operation string
 	Verb      Verb
 	Attempt   int
-	// Deadline is absolute and does not move with retries or takeovers (R79). It is by the
-	// clock of the leader that set it; Limit is how long that was from then on, by any clock.
-	// Zero: there is none, or the record does not tell.
+	// Deadline is absolute and does not move with retries or takeovers (R79). It is by the clock of the leader that set
+	// it. Limit is the distance from then on, by any clock. Zero: no deadline, or the record does not contain it.
 	Deadline       time.Time
 	Limit          time.Duration
 	ExpectedLeader string
 	Candidates     []string
 	// WithoutHooks, of VerbDrain: only leadership is handed over.
 	WithoutHooks bool
-	// Service is whose workload VerbRestartService is about.
+	// Service is the service whose workload VerbRestartService restarts.
 	Service string
 }
 
-// OrderFor is what the Operations of one Slot, newest first, ask of one Boot of it. The newest that asks
-// anything decides; those that are not kept any more are of steps that no agent misses.
+// OrderFor returns the order for one Boot of a Slot from the Slot's Operations, newest first. The newest Operation
+// with an order decides. Deleted Operations belong to steps that no agent still needs.
 func OrderFor(newest iter.Seq[Operation], boot string) (o Order, ok bool) {
 	for op := range newest {
 		if !op.asksNothing() {
@@ -77,10 +75,9 @@ func OrderFor(newest iter.Seq[Operation], boot string) (o Order, ok bool) {
 	return Order{}, false
 }
 
-// seenBy is op as it concerns one Boot. The Boot that was drained stays drained until it is gone:
-// the order after the platform call is for the Boot that comes next. Where a service is
-// restarted, no Boot comes next, unless the CVM boots by itself: then all of it has started
-// anew, and is not ended once more.
+// seenBy returns op as it concerns one Boot. The drained Boot stays drained until it is gone: the order after the
+// platform call is for the next Boot. A service restart has no next Boot, unless the CVM boots automatically. A new
+// Boot has already started every service, so the agent does not restart the service again.
 func (op Operation) seenBy(boot string) Operation {
 	if op.Phase != Booting {
 		return op
@@ -123,9 +120,8 @@ func CurrentOrder(op Operation) (o Order, ok bool) {
 			o.ExpectedLeader, o.Candidates = t.ExpectedLeader, t.Candidates
 		}
 	case Aborted, Failed:
-		// One that ended before its last call was taken left a member behind that may be
-		// drained, also where an earlier change of several is there. So did one whose service
-		// was not restarted: the Boot is the one that was drained.
+		// An Operation that ended before its last call was accepted may leave a drained member behind, even if an earlier
+		// part was applied. An Operation whose service was not restarted also leaves the drained Boot behind.
 		same := op.Way.Service != "" && op.Entered[Joining].IsZero()
 		if !op.Entered[Booting].IsZero() && !same || op.Entered[Draining].IsZero() {
 			return Order{}, false
@@ -140,7 +136,7 @@ func CurrentOrder(op Operation) (o Order, ok bool) {
 			o.Verb, o.Service = VerbRestartService, op.Way.Service
 		}
 	case Done:
-		// A Boot that was taken out of service goes back, also one that missed the wake-up.
+		// A Boot that was taken out of service returns, even if it missed the wake-up.
 		if op.Kind != Drain || op.Entered[Draining].IsZero() {
 			return Order{}, false
 		}
@@ -148,7 +144,7 @@ func CurrentOrder(op Operation) (o Order, ok bool) {
 	case Superseded, "":
 		return Order{}, false
 	}
-	// Both times are of one clock, and their distance is true by any.
+	// Both times are by one clock, so their difference holds for any clock.
 	if since := op.Entered[begins[o.Verb]]; !since.IsZero() && o.Deadline.After(since) {
 		o.Limit = o.Deadline.Sub(since)
 	}

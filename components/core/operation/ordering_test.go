@@ -18,8 +18,7 @@ func entered(phases ...Phase) PhaseTimes {
 	return out
 }
 
-// TestR82_WhichOrderStands: what an agent is to do follows from the record alone, also after the
-// Operation ended.
+// TestR82_WhichOrderStands: the agent's order follows from the record alone, even after the Operation ended.
 func TestR82_WhichOrderStands(t *testing.T) {
 	transfer := &Transfer{ExpectedLeader: "db-1", Candidates: []string{"db-2"}}
 	for name, c := range map[string]struct {
@@ -86,7 +85,7 @@ func TestR82_WhatAsksNothingLeavesTheOrderBeforeItStanding(t *testing.T) {
 	}
 }
 
-// TestWhoIsOutOfService: nobody is led to a member from its drain until its Boot is to come.
+// TestWhoIsOutOfService: no client is routed to a member from its drain until its next Boot is due.
 func TestWhoIsOutOfService(t *testing.T) {
 	out := map[Phase]bool{Draining: true, Drained: true, Acting: true}
 	for _, p := range []Phase{"", Draining, Drained, Acting, Booting, Joining, Settling, Done, Aborted, Failed, Superseded} {
@@ -118,7 +117,7 @@ func TestWhatTellsMoreThanItsRollout(t *testing.T) {
 	}
 }
 
-// TestWhatCameToNothing: the Slot is assigned what it was before, where its CVM was told nothing.
+// TestWhatCameToNothing: the Slot keeps its old assignment if its CVM received no change.
 func TestWhatCameToNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		op           Operation
@@ -163,8 +162,8 @@ func TestWhatCameToNothing(t *testing.T) {
 	}
 }
 
-// TestR5_WhatABootProvedMeanwhileStaysAssigned: the step is called off since its member is there by itself. The Boot of
-// before proves nothing: its CVM may have been given something else since.
+// TestR5_WhatABootProvedMeanwhileStaysAssigned: the step is called off because its member arrived automatically. The
+// old Boot proves nothing: its CVM may have received another Revision since.
 func TestR5_WhatABootProvedMeanwhileStaysAssigned(t *testing.T) {
 	for boot, want := range map[string]string{"boot-new": "B", "boot-old": "A"} {
 		op, now := to(t, Update, Drained)
@@ -209,8 +208,8 @@ func TestR90_WhatAStepProvedIsKeptWithItsEnd(t *testing.T) {
 	}
 }
 
-// TestR118_AReplacementThatCameToNothingIsNone: a creation that was refused, called off or never asked for spends
-// neither the one replacement nor an attempt; what was made, or gave the old CVM up, does.
+// TestR118_AReplacementThatCameToNothingIsNone: a creation that was refused, called off or never made uses up neither
+// the one replacement nor an attempt. A creation that was made, or that gave the old CVM up, does.
 func TestR118_AReplacementThatCameToNothingIsNone(t *testing.T) {
 	for name, c := range map[string]struct {
 		op      Operation
@@ -245,8 +244,8 @@ func TestR118_AReplacementThatCameToNothingIsNone(t *testing.T) {
 	}
 }
 
-// TestR115_WhichRestartsCostADisk: those that were made of what was down, and brought nothing. The count
-// outlives the Operations.
+// TestR115_WhichRestartsCostADisk: the restarts of a down member that had no success. The count outlives the
+// Operations.
 func TestR115_WhichRestartsCostADisk(t *testing.T) {
 	failed := Operation{Kind: Restart, Actor: ActorHealing, Phase: Failed, Failure: Failure{Cause: CauseDeadline}, Before: Before{Down: true}, Call: Call{Number: 1}, Entered: entered(Booting)}
 	for name, c := range map[string]struct {
@@ -275,8 +274,8 @@ func TestR115_WhichRestartsCostADisk(t *testing.T) {
 	}
 }
 
-// TestR118_AnotherRevisionBeginsTheCountAnew once it is reached; what an update changes beside its workload,
-// or gives a Slot of its own, does not.
+// TestR118_AnotherRevisionBeginsTheCountAnew: the count restarts once the Revision is reached. An update that leaves
+// the workload's Revision, or changes only the Slot's own env, keeps the count.
 func TestR118_AnotherRevisionBeginsTheCountAnew(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(op *Operation)

@@ -24,8 +24,7 @@ const (
 	PartCompose Part = "compose"
 )
 
-// Shape is what a CVM is beside what it runs. A zero field is not told by the platform,
-// or not asked for.
+// Shape is the size and image of a CVM. A zero field is not reported by the platform, or not requested.
 type Shape struct {
 	InstanceType string `json:"instance_type,omitempty"`
 	OSImage      string `json:"os_image,omitempty"`
@@ -43,13 +42,13 @@ func (s Shape) imageDiffers(wanted Shape) bool {
 	return differs(s.OSImage, wanted.OSImage) && !group.SameOSImage(s.OSImage, wanted.OSImage)
 }
 
-// Shows reports that nothing which the platform tells differs from what is wanted.
+// Shows reports that no field which the platform reports differs from the wanted Shape.
 func (s Shape) Shows(wanted Shape) bool {
 	return !s.resourcesDiffer(wanted) && !s.imageDiffers(wanted)
 }
 
-// parts are the changes that the Operation still has to make, in their order; the
-// compose file last, so that the first Boot which is allowed in shows all of them.
+// parts returns the changes that the Operation still has to make, in order. The compose file is last, so that the
+// first admitted Boot shows all changes.
 func (op Operation) parts(f Facts) []Part {
 	var all []Part
 	switch op.Kind {
@@ -61,7 +60,7 @@ func (op Operation) parts(f Facts) []Part {
 		all = []Part{PartRestart}
 	case Replace:
 		all = []Part{PartCreate}
-		// From its creation on, what is named is the new CVM, which nothing deletes.
+		// From its creation on, the names are the new CVM's, and no call deletes the new CVM.
 		if !op.Call.makes() && op.CVM.VMUUID != "" && !op.CVM.gone(f.Platform) {
 			all = []Part{PartDelete, PartCreate}
 		}
@@ -72,9 +71,9 @@ func (op Operation) parts(f Facts) []Part {
 	return slices.DeleteFunc(all, op.Call.Has)
 }
 
-// changes are the parts of an Update: what the platform shows otherwise than wanted. A
-// CVM that shows no difference is moved all the same, for the Boot that proves it. Env is
-// shown by no platform; what was given last is recorded. What stays down after them is started.
+// changes returns the parts of an Update: the platform's differences from the wanted state. A CVM without a difference
+// still gets a call, for the Boot that proves the Revision. No platform shows env; the record holds the last values. A
+// CVM that stays down afterwards is started.
 func (op Operation) changes(f Facts) []Part {
 	var all []Part
 	p := f.Platform
@@ -94,16 +93,16 @@ func (op Operation) changes(f Facts) []Part {
 	return all
 }
 
-// keptDown: the CVM was stopped before its Update, which some platforms only note then, and it is stopped
-// since: no boot would come. One that ran meanwhile stopped by what it runs now.
+// keptDown: the CVM was stopped before its Update, and some platforms only note an Update of a stopped CVM. The CVM
+// has been stopped since, so no boot would come. A CVM that ran meanwhile was stopped by its new software.
 func (op Operation) keptDown(f Facts) bool {
 	p := f.Platform
 	return op.Kind == Update && op.Before.Stopped && !op.Entered[Booting].IsZero() && op.Seen.RunningSince.IsZero() &&
 		p != nil && p.Stopped && !op.Call.Has(PartRestart)
 }
 
-// upMeanwhile: the Boot that the Update waits for came while its CVM was still to be started. A call made now
-// would take it for the Boot of before, and wait for another one.
+// upMeanwhile: the Boot that the Update waits for came before the start of its CVM was called. A start made now would
+// treat that Boot as the old Boot, and wait for another.
 func (op Operation) upMeanwhile(f Facts) bool {
 	return op.Kind == Update && !op.Entered[Booting].IsZero() && op.newBoot(f)
 }

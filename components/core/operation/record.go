@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// Request is who asked for a step, and why.
+// Request names the caller of a step and the reason.
 type Request struct {
 	// ID of the operator's request that the step answers; "": it answers none.
 	ID string `json:"id,omitempty"`
-	// Note is the reason that came with it, or what a step heals; By is the caller.
+	// Note is the caller's reason, or the fault that the step heals; By is the caller.
 	Note string `json:"note,omitempty"`
 	By   string `json:"by,omitempty"`
-	// ResolvedBy is the request by which an operator said how a call of the step ended.
+	// ResolvedBy is the request by which an operator recorded the outcome of a call of the step.
 	ResolvedBy string `json:"resolved_by,omitempty"`
 }
 
-// CVM names the one CVM that a step may touch (R63). An empty name is not known, or the CVM is still to be made.
+// CVM names the one CVM that a step may touch (R63). An empty name is unknown, or the CVM is not made yet.
 type CVM struct {
 	VMUUID     string `json:"vm_uuid,omitempty"`
 	InstanceID string `json:"instance_id,omitempty"`
@@ -30,15 +30,15 @@ func (c CVM) Named(vmUUID, instanceID string) CVM {
 	return c
 }
 
-// unnamed is c without names: what is named from here on is the CVM that is made next.
+// unnamed returns c without names: the names recorded next are the next CVM's.
 func (c CVM) unnamed() CVM { return CVM{Incarnation: c.Incarnation} }
 
-// replaced reports that the platform shows another CVM than the one named (R63).
+// replaced reports that the platform shows another CVM than c (R63).
 func (c CVM) replaced(p *PlatformView) bool {
 	return p != nil && (differs(p.VMUUID, c.VMUUID) || differs(p.InstanceID, c.InstanceID))
 }
 
-// differs: both tell, and they are not the same.
+// differs: both values are known, and they are not the same.
 func differs[T comparable](seen, wanted T) bool {
 	var zero T
 	return wanted != zero && seen != wanted && seen != zero
@@ -55,11 +55,11 @@ func (c CVM) admits(a *AdmissionView) bool {
 	return a != nil && (c.InstanceID == "" || a.InstanceID == c.InstanceID)
 }
 
-// Mode is what a step does about the Boot. The modes exclude each other.
+// Mode is a step's effect on the Boot. The modes exclude each other.
 type Mode string
 
 const (
-	// ModeBoot: another Boot comes, unless Way.Service is set. The zero value reads as this.
+	// ModeBoot: a new Boot comes, unless Way.Service is set. The zero value reads as this.
 	ModeBoot Mode = ""
 	// ModeRefresh, of an Update: only the agent's own work differs between To and the present Revision.
 	// The Boot stays and attests again, at To, without a drain or a platform call.
@@ -90,20 +90,20 @@ func (w Way) drains() bool { return !w.SkipDrain && !w.Refreshes() }
 // BootStays reports that the step is done with the Boot that was there before.
 func (w Way) BootStays() bool { return w.Mode == ModeRefresh || w.Service != "" }
 
-// Before is what was there before a step: what its decision saw, and what held the Slot when it acted.
+// Before is the state before a step: as its decision saw it, and the Boot that held the Slot when the step acted.
 type Before struct {
-	// BootID is the Boot that held the Slot when the last call was issued, before that
-	// the one when the step was recorded; a later admission must be another one.
+	// BootID is the Boot that held the Slot when the last call was issued, or, before a call, when the step was
+	// recorded. A later admission must name another Boot.
 	BootID string `json:"boot_id,omitempty"`
-	// Unavailable: the Slot was down already when the step was decided, so that the
-	// step took nothing more away (R21).
+	// Unavailable: the Slot was already down when the step was decided, so the step reduced availability no further
+	// (R21).
 	Unavailable bool `json:"unavailable,omitempty"`
-	// Down: when it was decided the platform said that no CVM of the Slot ran.
+	// Down: at the decision the platform reported that no CVM of the Slot ran.
 	Down bool `json:"down,omitempty"`
-	// Shared: other members were ill as well when a step was decided that starts what is down.
+	// Shared: other members were unhealthy too when the start of a down member was decided.
 	Shared bool `json:"shared,omitempty"`
-	// Stopped: the platform said that the CVM stays down when the step's first call was made. Where it
-	// says so still after the last one, an Update starts it.
+	// Stopped: at the step's first call the platform reported that the CVM stays down. If the platform still reports
+	// this after the last call, an Update starts the CVM.
 	Stopped bool `json:"stopped,omitempty"`
 	// Quorum is the arithmetic that admitted the step, or holds it, for people.
 	Quorum string `json:"quorum,omitempty"`
@@ -112,33 +112,33 @@ type Before struct {
 	Follows string `json:"follows,omitempty"`
 }
 
-// Is reports that boot is the one that was there before.
+// Is reports that boot was the Boot before the step.
 func (b Before) Is(boot string) bool { return b.BootID != "" && b.BootID == boot }
 
-// Set is what a step does to the workload's set of members.
+// Set is a step's effect on the workload's set of members.
 type Set struct {
-	// Joins: the CVM that it makes joins the set, which is there already.
+	// Joins: the new CVM joins the existing set.
 	Joins bool `json:"joins,omitempty"`
-	// Leaves: the other members of the set are to take the Slot out of it.
+	// Leaves: the other members of the set must remove the Slot from it.
 	Leaves bool `json:"leaves,omitempty"`
-	// LeavesAs is what the set knew the member by when that was recorded (group.SetChange): a later
-	// member under the Slot's name does not have to go.
+	// LeavesAs is the name by which the set knew the member when that was recorded (group.SetChange). A later member
+	// under the Slot's name stays.
 	LeavesAs string `json:"leaves_as,omitempty"`
 }
 
-// Seen is since when the step's CVM was seen in a state.
+// Seen holds since when the step's CVM was seen in a state.
 type Seen struct {
-	// GoneSince is when a listing first showed that the CVM is gone or another one; a
-	// second such listing ends the Operation. Zero while the CVM is listed.
+	// GoneSince is when a listing first lacked the CVM or showed another CVM. A second such listing ends the Operation.
+	// Zero while the CVM is listed.
 	GoneSince time.Time `json:"gone_since,omitzero"`
-	// RunningSince is when the platform first said that the CVM runs what was called for.
+	// RunningSince is when the platform first reported that the CVM runs the state that the call requested.
 	RunningSince time.Time `json:"running_since,omitzero"`
-	// AvailableSince is when everything but min_ready held (R8).
+	// AvailableSince is when every condition except min_ready held (R8).
 	AvailableSince time.Time `json:"available_since,omitzero"`
 }
 
-// missing notes whether the CVM was missed in the listing of a time, and reports that
-// it was in an earlier one as well, without being listed between.
+// missing records whether the listing at the given time lacks the CVM. It reports true if an earlier listing lacked
+// the CVM too, and none between showed it.
 func (s *Seen) missing(missed bool, at time.Time) (twice bool) {
 	switch {
 	case !missed:
@@ -175,7 +175,7 @@ func (o *Outage) end(at time.Time) {
 type Times struct {
 	Created time.Time `json:"created"`
 	Ended   time.Time `json:"ended,omitzero"`
-	// DrainBy is when the drain has to be over, and what makes the step unsafe.
+	// DrainBy is when the drain must be over, and when the step is no longer safe.
 	DrainBy time.Time `json:"drain_by,omitzero"`
 	// HealthyBy is when the Slot has to be available (R87).
 	HealthyBy time.Time `json:"healthy_by,omitzero"`

@@ -2,9 +2,9 @@ package operation
 
 import "time"
 
-// refresh has the running Boot attest again: the shell allowed To before it asked, and took
-// the credentials that rest on older evidence back. Where the platform shows something else
-// than To measures, no Boot could prove it, and the step is planned anew as a restart.
+// refresh has the running Boot attest again. The shell allowed To first, and revoked the credentials that rest on
+// older evidence. If the platform shows another state than To measures, no Boot could prove To. The step is then
+// planned again as a restart.
 func (op Operation) refresh(f Facts, now time.Time) (Operation, []Effect) {
 	if f.WantedHash == "" {
 		return op.because("waits until what the revision measures is known"), nil
@@ -16,9 +16,9 @@ func (op Operation) refresh(f Facts, now time.Time) (Operation, []Effect) {
 	return op.enter(Booting, now).because("waits until the boot attests again, at the new revision"), nil
 }
 
-// OutOfService reports that the member gives up its duties for op, or did, so that nobody is
-// led to it. A refresh takes none away, in whatever phase it waits. While a service is restarted
-// its Boot stays and may say that it serves: the service ends and starts in that time.
+// OutOfService reports that the member gives up its duties for op, or already did, so that no client is routed to it.
+// A refresh removes no duties in any phase. During a service restart the Boot stays and may report that it serves,
+// while the service ends and starts.
 func (op Operation) OutOfService() bool {
 	switch op.Phase {
 	case Draining, Drained, Acting:
@@ -30,12 +30,11 @@ func (op Operation) OutOfService() bool {
 	return false
 }
 
-// unproven: a refresh that failed before any Boot proved its Revision. Its CVM was told
-// nothing and is what it was.
+// unproven: a refresh failed before any Boot proved its Revision. Its CVM received no change.
 func (op Operation) unproven() bool {
 	return op.Way.Refreshes() && op.Phase == Failed && op.Entered[Joining].IsZero()
 }
 
-// unjudged: the member serves on, as it did before, and nobody knows yet how it is by what the
-// refresh changed. A Boot of To has nothing but that.
+// unjudged: the member serves as before, and its health under the refreshed checks is not known yet. The member keeps
+// serving.
 func (op Operation) unjudged(f Facts) bool { return op.Way.Refreshes() && f.Unjudged != "" }

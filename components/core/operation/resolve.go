@@ -8,17 +8,16 @@ import (
 	"cadre.dev/core/group"
 )
 
-// resolve ends an Operation by an operator's word, where nothing else can: a call whose
-// effect is undecided, or a wait for what will not come. Done means that the effect is
-// there: what follows it is awaited as always, so that nobody can talk a Boot in.
-// Failed means that it is not there and will not come.
+// resolve ends an Operation by an operator's decision. It is for a call whose effect is undecided, or a wait for an
+// event that will not come. Done means that the effect exists: the Operation still waits for the next event, so an
+// operator cannot admit a Boot. Failed means that the effect does not exist and will not come.
 func (op Operation) resolve(f Facts, now time.Time) (Operation, []Effect, bool) {
 	r := f.Resolved
 	if r == nil {
 		return op, nil, false
 	}
 	if op.Request.ResolvedBy == r.ID && r.ID != "" {
-		return op, nil, false // heard already
+		return op, nil, false // already recorded
 	}
 	op.Request.ResolvedBy = r.ID
 	word := fmt.Sprintf("resolved as %s by %s: %s", r.As, cmp.Or(r.By, "an operator"), cmp.Or(r.Reason, "no reason given"))
@@ -31,7 +30,7 @@ func (op Operation) resolve(f Facts, now time.Time) (Operation, []Effect, bool) 
 		}
 		return next.because(word), nil, true
 	case r.As == Done:
-		// Nothing to say yes to: the platform's call is not what it waits for.
+		// No platform call is undecided, so a decision has no effect.
 		return op.because("not resolved as done: no platform call of it is undecided"), nil, true
 	}
 	return op.end(Failed, CauseResolved, word, now), op.cancelDrain(), true
@@ -40,8 +39,8 @@ func (op Operation) resolve(f Facts, now time.Time) (Operation, []Effect, bool) 
 // CameToNothing reports that op ended without any effect on its CVM, nor on the workload's set.
 func (op Operation) CameToNothing() bool { return !op.Set.Leaves && op.MadeNothing() }
 
-// MadeNothing reports that op ended without any effect on its CVM. It may have taken the member out
-// of its set, and waited in vain for that.
+// MadeNothing reports that op ended without any effect on its CVM. op may have removed the member from its set and
+// waited in vain.
 func (op Operation) MadeNothing() bool {
 	if len(op.Call.Applied) > 0 {
 		return false
@@ -68,10 +67,9 @@ func (op Operation) OwnEnvAfter(given string) string {
 	return given
 }
 
-// HealsAfter is what was done to heal a Slot, as it was counted when op began, once op ended; op is as it is
-// recorded with it, once. The one replacement of a Slot is spent by that which was made, not by a creation that
-// was refused, called off or never came to be: another one may be taken. Nor is that one of the restarts. Of what runs another
-// Revision nothing is counted.
+// HealsAfter returns the healing counters of a Slot after op ended; h holds the counters at the start of op. op is
+// written once with the result. A made replacement uses up the Slot's one replacement. A creation that was refused,
+// called off or never made does not use it up, nor an attempt. Reaching another Revision clears the counters.
 func (op Operation) HealsAfter(h *group.Heals) *group.Heals {
 	if op.Kind == Update && op.Phase == Done && op.Way.Mode == ModeBoot {
 		return nil
@@ -91,8 +89,8 @@ func (op Operation) HealsAfter(h *group.Heals) *group.Heals {
 	return &after
 }
 
-// failedDown: a restart of what was down was made, and nothing came of it. One that was ready for a moment
-// ended an outage.
+// failedDown: a restart of a down member was made and had no success. A member that was ready for a moment ended the
+// outage.
 func (op Operation) failedDown() bool {
 	if op.Kind != Restart || op.Phase != Failed || op.Call.Number == 0 {
 		return false
@@ -105,9 +103,9 @@ func (op Operation) failedDown() bool {
 	}
 }
 
-// AssignedAfter is what a Slot is assigned that was assigned something before op ended.
-// Where op came to nothing the CVM runs on as it was, and the record must say so, or its
-// silence would be taken for a Boot that never came. A Boot that proved To meanwhile runs that.
+// AssignedAfter returns the Revision that a Slot is assigned after op ended, where assigned was its Revision before.
+// If op had no effect, the CVM runs the old Revision, and the record must show that. Otherwise the leader would wait
+// for a Boot that never comes. A Boot that proved To meanwhile runs To.
 func (op Operation) AssignedAfter(assigned string) string {
 	if (op.CameToNothing() || op.unproven()) && !op.Failure.Arrived && op.To != "" && op.From != "" && assigned == op.To {
 		return op.From
@@ -115,9 +113,9 @@ func (op Operation) AssignedAfter(assigned string) string {
 	return assigned
 }
 
-// WasAvailableAfter is the Revision at which a Slot was available last, where that was was before op
-// ended. A step of a rollout is done because its member was available for min_ready: whoever leads next
-// may find it broken, and has to know. What is none of the rollout's steps is its arrival when it is seen.
+// WasAvailableAfter returns the Revision at which a Slot was last available, where was is that Revision before op
+// ended. A rollout's step is done because its member was available for min_ready. A later leader may find the member
+// broken and needs this fact. For other steps, the arrival counts when it is seen.
 func (op Operation) WasAvailableAfter(was string) string {
 	if op.Phase == Done && op.Rollout != "" && op.To != "" && !op.Seen.AvailableSince.IsZero() {
 		return op.To

@@ -44,11 +44,11 @@ type Rollout struct {
 	// when the rollout was opened again (R88).
 	ProgressAt time.Time `json:"progress_at"`
 	EndedAt    time.Time `json:"ended_at,omitzero"`
-	// PausedAt is set while paused, or while it waits for Slots that an operator drained or
-	// protects, so that what follows restarts the clocks (R93).
+	// PausedAt is set while the rollout is paused, or while it waits for Slots that an operator drained or protects.
+	// When the pause ends, the clocks restart (R93).
 	PausedAt time.Time `json:"paused_at,omitzero"`
-	// WaitsSince is set while all that is left waits for a person's decision, an approval,
-	// a wider bound or the workload's word, so that the clocks begin again when it comes (R88).
+	// WaitsSince is set while the rollout waits only for an operator's decision, an approval, a wider bound or the
+	// workload's permission. When the wait ends, the clocks restart (R88).
 	WaitsSince time.Time `json:"waits_since,omitzero"`
 	// By and Request are the caller and the request that applied the spec which began the rollout. A spec
 	// that no call of the API wrote has no Request, and By says so; By is empty in a record of an older version.
@@ -60,8 +60,7 @@ type Rollout struct {
 	Term         uint64 `json:"term"`
 }
 
-// Verdict is a judgement about a rollout as it was made. The record keeps it: what happens
-// later neither takes it back nor makes it twice (I6).
+// Verdict is a recorded judgement about a rollout. Later events neither withdraw nor repeat it (I6).
 type Verdict struct {
 	// Cause is a Cause, or one of the Verdict causes.
 	Cause Cause `json:"cause"`

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// restartService has the agent end the workload of one service and start it anew. The order
-// is in the record before the agent can see it, and an agent that finished it answers a
-// repetition from its memory; one that ended in the middle begins it anew.
+// restartService has the agent end the workload of one service and start it again. The order is in the record before
+// the agent can see it. An agent that finished the order answers a repetition from memory; an agent that was
+// interrupted starts the order again.
 func (op Operation) restartService(f Facts, now time.Time) (Operation, []Effect) {
 	op = op.stops(f, now)
 	op.Times.HealthyBy = now.Add(f.Limits.Service)
@@ -15,8 +15,8 @@ func (op Operation) restartService(f Facts, now time.Time) (Operation, []Effect)
 		[]Effect{{Kind: SendOrder, Verb: VerbRestartService}}
 }
 
-// fromRestarting waits for the agent's word. A CVM that boots meanwhile starts everything
-// anew, this service too.
+// fromRestarting waits for the agent's answer. A CVM that boots meanwhile starts every service again, including this
+// service.
 func (op Operation) fromRestarting(f Facts, now time.Time) (Operation, []Effect) {
 	if a := f.Admission; a != nil && a.BootID != op.Before.BootID && op.newBoot(f) {
 		return op.join(f, "the CVM booted by itself", now)
