@@ -355,7 +355,7 @@ func MayCall(op Operation, f Facts) (reason string, ok bool) {
 	return op.outOfSet(f)
 }
 
-// formerIsBack: the listed CVM is one that the Slot had before, not the CVM to be made.
+// formerIsBack: the listed CVM is a former CVM of the Slot, not the CVM to be made.
 func (op Operation) formerIsBack(f Facts) bool {
 	return f.Platform != nil && f.Platform.Former && op.wants(PartCreate, f)
 }

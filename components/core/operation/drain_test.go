@@ -180,8 +180,8 @@ func TestR139_WhoWasSilentIsDrainedWhenItServes(t *testing.T) {
 	}
 }
 
-// TestR139_ADrainAfterTheFirstOne: a later drain ends when its Boot is gone, reports what holds it, and is awaited
-// until then.
+// TestR139_ADrainAfterTheFirstOne: the step waits for a later drain, and reports a hook that holds it. The drain ends
+// when its Boot is gone.
 func TestR139_ADrainAfterTheFirstOne(t *testing.T) {
 	at := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	f := operation.Facts{Term: 1, PlatformKnown: true, Safe: true, Admission: &operation.AdmissionView{BootID: "b2", InstanceID: "i1"},

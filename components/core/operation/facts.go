@@ -95,7 +95,7 @@ type Leadership struct {
 type Content struct {
 	// WantedShape is the shape of To.
 	WantedShape Shape
-	// OwnEnv names the Slot's own env values at To. GivenEnv names those that its CVM received last.
+	// OwnEnv names the Slot's own env values at To. GivenEnv names the values that its CVM received last.
 	OwnEnv, GivenEnv string
 	// EnvDiffers: the templates of From and To have other env.
 	EnvDiffers bool
@@ -188,7 +188,7 @@ type RefusalView struct {
 	At     time.Time
 }
 
-// Told formats the refusal for people. A refusal without proof may concern any caller, and the text says so.
+// Told formats the refusal for people. An unproven refusal may concern any caller, and the text says so.
 func (r RefusalView) Told() string {
 	if r.Proven {
 		return "admission refused: " + r.Code + ": " + r.Message

@@ -166,14 +166,15 @@ func TestAnOperatorResolvesAnUndecidedCall(t *testing.T) {
 	}
 	op, now = to(t, Update, Booting)
 	f = rebooting(now)
-	f.Resolved = &Resolution{ID: "r3", As: Done} // nobody can talk a Boot in
+	f.Resolved = &Resolution{ID: "r3", As: Done} // an operator cannot admit a Boot
 	op, _ = step(t, op, f, now, Booting)
 	if op.Request.ResolvedBy != "r3" {
 		t.Error("the word is not noted")
 	}
 }
 
-// A call that the last look stopped had no effect: it is asked for again, or called off.
+// TestI2_ACallThatWasNotMadeIsNoEffect: a call that the last check stopped had no effect. The step repeats the call or
+// is called off.
 func TestI2_ACallThatWasNotMadeIsNoEffect(t *testing.T) {
 	op, now := to(t, Update, Acting)
 	f := quiet(now)
@@ -210,8 +211,8 @@ func TestMayCallIsTheLastLook(t *testing.T) {
 	}
 }
 
-// TestR86_WhoLeadsAgainBetweenTwoPartsHandsOverOnceMore: the Boot that came with the first part is asked for
-// a drain of its own, once; without somebody to take over it is not.
+// TestR86_WhoLeadsAgainBetweenTwoPartsHandsOverOnceMore: the Boot that came with the first part gets one drain order
+// of its own. Without a possible successor it gets none.
 func TestR86_WhoLeadsAgainBetweenTwoPartsHandsOverOnceMore(t *testing.T) {
 	op, now := to(t, Update, Drained)
 	op.Call.Applied, op.Call.Part, op.Times.HealthyBy, op.Before.BootID = []Part{PartResources}, PartResources, now.Add(time.Minute), "boot-1"
@@ -369,7 +370,7 @@ func TestAReplaceRemovesWhatIsThereAndThenMakes(t *testing.T) {
 	}
 	f.Call = &CallResult{Number: 1, Outcome: OutcomeDone, VMUUID: "vm-9", InstanceID: "i-9"}
 	f.Platform = &PlatformView{VMUUID: "vm-9", InstanceID: "i-9", InProgress: true}
-	gone, effects = step(t, gone, f, now, Booting) // what was made is not removed again
+	gone, effects = step(t, gone, f, now, Booting) // the new CVM is not removed again
 	wantNoEffects(t, effects)
 	for range 3 {
 		f.Call, f.Platform.InProgress = nil, false
@@ -378,7 +379,8 @@ func TestAReplaceRemovesWhatIsThereAndThenMakes(t *testing.T) {
 	}
 }
 
-// What a member waits for may be the very steps that wait for it.
+// TestR45_AStepDoesNotWaitForTheQuorumThatTheOthersRestore: the missing quorum may depend on the very steps that wait
+// for this member.
 func TestR45_AStepDoesNotWaitForTheQuorumThatTheOthersRestore(t *testing.T) {
 	op, now := to(t, Update, Joining)
 	f := booted(now)
@@ -392,8 +394,8 @@ func TestR45_AStepDoesNotWaitForTheQuorumThatTheOthersRestore(t *testing.T) {
 	step(t, op, f, now, Joining)
 }
 
-// The Boot that held the Slot when the call was made is the one that must be followed by
-// another: an agent that restarted before that proves nothing.
+// TestARestartIsProvedAgainstTheBootAtTheCall: another Boot must follow the Boot that held the Slot at the call. An
+// agent that restarted before the call proves nothing.
 func TestARestartIsProvedAgainstTheBootAtTheCall(t *testing.T) {
 	op, now := to(t, Restart, Drained)
 	f := quiet(now)
@@ -407,7 +409,8 @@ func TestARestartIsProvedAgainstTheBootAtTheCall(t *testing.T) {
 	step(t, op, f, now, Booting)
 }
 
-// Two leaders' clocks differ: nobody waits for the difference.
+// TestALeaderWhoseClockIsBehindDoesNotWaitForTheOtherOne: two leaders' clocks differ, and the new leader does not wait
+// for the difference.
 func TestALeaderWhoseClockIsBehindDoesNotWaitForTheOtherOne(t *testing.T) {
 	op, now := to(t, Update, Draining)
 	behind := now.Add(-10 * time.Minute)
@@ -424,8 +427,8 @@ func TestALeaderWhoseClockIsBehindDoesNotWaitForTheOtherOne(t *testing.T) {
 	}
 }
 
-// Env is shown by no platform: where it is another one it is given by a call of its own, whatever
-// the shape needs beside it.
+// TestR143_EnvIsGivenBesideAnotherShape: no platform shows env. New env values get a call of their own, in addition to
+// the calls for the shape.
 func TestR143_EnvIsGivenBesideAnotherShape(t *testing.T) {
 	op, now := to(t, Update, Drained)
 	for what, edit := range map[string]func(*Facts){
@@ -477,11 +480,11 @@ func TestR112_AStoppedCVMIsStartedAfterItsUpdate(t *testing.T) {
 
 	op, f, now = updated(func(f *Facts) { f.Platform.Running, f.Platform.Stopped = true, false })
 	f.ObservedAt = now.Add(f.Limits.Settle)
-	step(t, op, f, f.ObservedAt, Booting) // it ran before: what stopped it is the change
+	step(t, op, f, f.ObservedAt, Booting) // the CVM ran before, so the change stopped it
 
 	op, f, now = updated(func(*Facts) {})
 	f.Platform.Running, f.Platform.Stopped = true, false
 	op, _ = step(t, op, f, now.Add(time.Second), Booting)
 	f.Platform.Running, f.Platform.Stopped, f.ObservedAt = false, true, now.Add(f.Limits.Settle)
-	step(t, op, f, f.ObservedAt, Booting) // it booted, and stopped by itself
+	step(t, op, f, f.ObservedAt, Booting) // the CVM booted, and stopped automatically
 }

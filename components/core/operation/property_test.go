@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// world is what really happened to the CVM, whatever the records say.
+// reality is the true state of the CVM, independent of the records.
 type reality struct {
 	hash, boot string
 	busyUntil  time.Time
@@ -15,9 +15,8 @@ type reality struct {
 	refused    bool
 }
 
-// Whatever the facts and crashes: a platform call is repeated only when the one
-// before certainly had no effect; an ended Operation stays ended; the same facts a
-// second time have no second effect.
+// TestR66_PropertyNoCallIsRepeatedBlindly, for any facts and crashes: a platform call is repeated only when the last
+// call certainly had no effect. An ended Operation stays ended. The same facts have no second effect.
 func TestR66_PropertyNoCallIsRepeatedBlindly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		kind := rapid.SampledFrom([]Kind{Update, Restart, Create, Delete}).Draw(t, "kind")
@@ -103,7 +102,7 @@ func call(t *rapid.T, e Effect, real *reality, now time.Time) (*CallResult, bool
 	return nil, true // crash before
 }
 
-// observed is what an honest but sometimes blind observer sees.
+// observed returns the view of an honest observer that sometimes sees nothing.
 func observed(t *rapid.T, op Operation, real reality, now time.Time) Facts {
 	f := Facts{Term: op.Term, PlatformKnown: true, ObservedAt: now, WantedHash: "hash-B", Limits: limits, Safe: rapid.Bool().Draw(t, "safe")}
 	if rapid.IntRange(0, 9).Draw(t, "unwanted") == 0 {

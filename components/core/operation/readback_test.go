@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestR66_APartThatIsReadBackIsFollowedByTheNext: the answer to the call is lost, the platform
-// shows what it did. That is as good as the answer: the next part is called for, once.
+// TestR66_APartThatIsReadBackIsFollowedByTheNext: the answer to the call is lost, but the platform shows its effect.
+// The effect counts like the answer: the next part is called once.
 func TestR66_APartThatIsReadBackIsFollowedByTheNext(t *testing.T) {
 	op, now := to(t, Update, Drained)
 	f := reshaped(now)
@@ -34,8 +34,8 @@ func TestR66_APartThatIsReadBackIsFollowedByTheNext(t *testing.T) {
 	}
 }
 
-// TestACVMThatIsToGoOrToComeIsNotMissed: to Create, Delete and Replace a CVM that is not listed is
-// what is waited for, or its beginning, and no failure.
+// TestACVMThatIsToGoOrToComeIsNotMissed: an unlisted CVM is the goal or the beginning of a Create, Delete and Replace,
+// and no failure.
 func TestACVMThatIsToGoOrToComeIsNotMissed(t *testing.T) {
 	for kind, want := range map[Kind]Phase{Create: Booting, Delete: Done, Replace: Booting} {
 		op := begun(kind)
@@ -73,7 +73,7 @@ func TestR68_ADeleteWhoseCVMIsGoneBeforeItsAnswer(t *testing.T) {
 	}
 }
 
-// TestR11_WhatIsNotSeenDoesNotSettle: nobody saw the CVM, so nothing is done by the clock alone.
+// TestR11_WhatIsNotSeenDoesNotSettle: without a view of the CVM, the clock alone completes nothing.
 func TestR11_WhatIsNotSeenDoesNotSettle(t *testing.T) {
 	op, now := to(t, Update, Joining)
 	op, _ = step(t, op, available(now, now), now, Settling)
@@ -135,9 +135,8 @@ func TestWhatWasNeverAwayHasNoTimeAway(t *testing.T) {
 	}
 }
 
-// TestTheNextPartWaitsUntilTheContentShows: the CVM's shape changed while the call for its content was
-// made. What is to be put right then is called for when the platform shows the content, and no
-// sooner.
+// TestTheNextPartWaitsUntilTheContentShows: the CVM's shape changed while the call for its content was made. The call
+// for the shape follows once the platform shows the content, and no sooner.
 func TestTheNextPartWaitsUntilTheContentShows(t *testing.T) {
 	op, now := to(t, Update, Acting)
 	f := quiet(now)
@@ -172,8 +171,8 @@ func TestAMemberThatDrainsAgainIsWaitedFor(t *testing.T) {
 	}
 }
 
-// Values of env are shown by nothing but the platform's update time: a Boot that came by itself
-// before the call was made proves the Revision, and not them.
+// TestR143_ABootProvesNoEnv: only the platform's update time shows new env values. A Boot that came automatically
+// before the call proves the Revision, but not the values.
 func TestR143_ABootProvesNoEnv(t *testing.T) {
 	op, now := to(t, Update, Acting)
 	op.Way.Mode, op.From, op.Call.HashBefore, op.Call.OwnEnv = ModeEnv, op.To, op.Call.HashWanted, "red"
@@ -215,8 +214,8 @@ func TestR115_WhoSpeaksIsNotForced(t *testing.T) {
 	}
 }
 
-// TestR66_WhatIsCalledOffAfterItWasReadBackToldItsCVMNothing, and says so: who asks later what the CVM was told
-// last goes by the call before.
+// TestR66_WhatIsCalledOffAfterItWasReadBackToldItsCVMNothing: the record says that the call had no effect. A later
+// step then judges the CVM by the call before.
 func TestR66_WhatIsCalledOffAfterItWasReadBackToldItsCVMNothing(t *testing.T) {
 	op, now := to(t, Update, Acting)
 	f := quiet(now)
@@ -243,8 +242,8 @@ func TestR66_WhatIsCalledOffAfterItWasReadBackToldItsCVMNothing(t *testing.T) {
 	}
 }
 
-// TestR66_WhatWaitsHalfDoneKnowsThatItsCallHadNoEffect, so that nobody waits for what became of it. An effect that shows
-// after its time is taken all the same, and the call is made once more as soon as that is safe.
+// TestR66_WhatWaitsHalfDoneKnowsThatItsCallHadNoEffect, so no Slot waits for the call's outcome. A late effect is
+// accepted anyway, and the call is repeated as soon as that is safe.
 func TestR66_WhatWaitsHalfDoneKnowsThatItsCallHadNoEffect(t *testing.T) {
 	op, now := to(t, Update, Acting)
 	op.Call.Applied, op.Times.HealthyBy = []Part{PartResources}, now.Add(time.Hour)
@@ -278,7 +277,7 @@ func TestR66_WhatWaitsHalfDoneKnowsThatItsCallHadNoEffect(t *testing.T) {
 	if op.Call.Outcome != OutcomeUnknown || op.Call.InVain() {
 		t.Errorf("outcome %q of values that show nowhere", op.Call.Outcome)
 	}
-	// What was never sent is not there because somebody else changed the CVM.
+	// An outside change of the CVM does not prove a call that was never sent.
 	op.Call.Outcome, op.Call.UpdatedBefore = OutcomeNotMade, now
 	f.Platform.UpdatedAt = f.ObservedAt
 	if op, effects = step(t, op, f, f.ObservedAt.Add(MaxWait), Acting); op.Call.Outcome != OutcomeNotMade || len(effects) != 0 {
@@ -286,8 +285,8 @@ func TestR66_WhatWaitsHalfDoneKnowsThatItsCallHadNoEffect(t *testing.T) {
 	}
 }
 
-// TestR66_WhatIsDownAsItWasIsAskedForOnceMore: of a CVM that does not run nothing shows a call that changes no hash,
-// and one more takes nothing away. A platform that says nothing is not asked for ever.
+// TestR66_WhatIsDownAsItWasIsAskedForOnceMore: a stopped CVM does not show a call without a new hash, and a repeated
+// call does no harm. A platform that reports nothing is not asked without end.
 func TestR66_WhatIsDownAsItWasIsAskedForOnceMore(t *testing.T) {
 	for _, kind := range []Kind{Update, Restart} {
 		op, now := to(t, kind, Acting)
@@ -307,7 +306,7 @@ func TestR66_WhatIsDownAsItWasIsAskedForOnceMore(t *testing.T) {
 			t.Errorf("%s: after all that time: %d", kind, got)
 		}
 		f.ObservedAt = op.Call.IssuedAt.Add(f.Limits.Settle)
-		// An update of what ran before may have taken it down.
+		// An update may have stopped a CVM that ran before.
 		if op.Before.Stopped = false; kind == Update {
 			if got := op.readBack(f, f.ObservedAt); got != effectUnknown {
 				t.Errorf("it ran before: %d", got)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// refreshing is an Update that changes only what the agent does, drained of nothing.
+// refreshing returns an Update that changes only the agent's own work and drains nothing.
 func refreshing() (Operation, time.Time) {
 	return begun(Update, func(op *Operation) { op.Way.Mode = ModeRefresh }), start
 }
@@ -35,7 +35,8 @@ func TestARefreshIsNoBoot(t *testing.T) {
 	}
 }
 
-// TestARefreshNeedsWhatItIsToProve: it waits to know that, and is planned anew where no Boot could.
+// TestARefreshNeedsWhatItIsToProve: the refresh waits for the wanted hash, and is planned again when no Boot could
+// prove that hash.
 func TestARefreshNeedsWhatItIsToProve(t *testing.T) {
 	op, now := refreshing()
 	f := quiet(now)
@@ -114,8 +115,8 @@ func TestABootMayBeQuickerThanItsRefresh(t *testing.T) {
 	step(t, early, f, now, Aborted)
 }
 
-// TestR105_AnUnprovenRefreshIsCalledOff when the Slot is to run something else by now, or is to go; what proved
-// its Revision in that moment is not.
+// TestR105_AnUnprovenRefreshIsCalledOff when the Slot has another target by now, or must be removed. A refresh that
+// proved its Revision in that moment goes on.
 func TestR105_AnUnprovenRefreshIsCalledOff(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*Facts)

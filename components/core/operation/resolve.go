@@ -58,8 +58,7 @@ func (op Operation) MadeNothing() bool {
 	}
 }
 
-// OwnEnvAfter names the values of env of its own that the Slot's CVM was given last, where that
-// was given before op.
+// OwnEnvAfter names the Slot's own env values that its CVM received last. given is the name before op.
 func (op Operation) OwnEnvAfter(given string) string {
 	if op.Call.Has(PartCompose) || op.Call.Has(PartCreate) {
 		return op.Call.OwnEnv

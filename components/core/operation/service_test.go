@@ -26,8 +26,8 @@ func serviceOp(t *testing.T, phase Phase) (Operation, time.Time) {
 	return op, now
 }
 
-// TestR115_AServiceIsRestartedByItsAgent: drained first, by no platform call, and the Boot
-// stays; the order is in the record before anybody is told.
+// TestR115_AServiceIsRestartedByItsAgent: the agent drains first, the platform gets no call, and the Boot stays. The
+// order is in the record before the agent can see it.
 func TestR115_AServiceIsRestartedByItsAgent(t *testing.T) {
 	op, now := serviceOp(t, Drained)
 	op, effects := step(t, op, quiet(now), now, Booting)
@@ -38,7 +38,7 @@ func TestR115_AServiceIsRestartedByItsAgent(t *testing.T) {
 	if joins, _ := serviceOp(t, Joining); !op.OutOfService() || joins.OutOfService() {
 		t.Error("callers are led to it while it ends and starts, or not any more after that")
 	}
-	// Nothing is told by a Boot that merely lives.
+	// A live Boot alone proves nothing.
 	op, effects = step(t, op, quiet(now), now, Booting)
 	wantNoEffects(t, effects)
 	f := quiet(now)
@@ -52,8 +52,8 @@ func TestR115_AServiceIsRestartedByItsAgent(t *testing.T) {
 	}
 }
 
-// TestR115_AServiceThatIsNotRestarted: the agent says so, nothing is heard of it, or the CVM
-// boots by itself, which starts all anew.
+// TestR115_AServiceThatIsNotRestarted: the agent reports a failure, the agent reports nothing, or the CVM boots
+// automatically and starts every service again.
 func TestR115_AServiceThatIsNotRestarted(t *testing.T) {
 	op, now := serviceOp(t, Booting)
 	f := quiet(now)
@@ -105,7 +105,7 @@ func TestR115_WhatAServiceRestartRecords(t *testing.T) {
 	}
 }
 
-// TestR115_WhatTheAgentSaysOfAService is what the step says.
+// TestR115_WhatTheAgentSaysOfAService: the step's reason is the agent's message.
 func TestR115_WhatTheAgentSaysOfAService(t *testing.T) {
 	for said, want := range map[string]string{"": "the agent restarts service db", "waits for its port": "waits for its port"} {
 		op, now := serviceOp(t, Booting)

@@ -9,8 +9,8 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// What the platform shows counts by its meaning: a name of an OS image in either spelling,
-// a larger disk for a smaller one that is wanted, nothing where it does not tell.
+// TestShapeShows compares by meaning: an OS image in either spelling, a larger disk than wanted, and a field that the
+// platform does not report.
 func TestShapeShows(t *testing.T) {
 	wanted := operation.Shape{InstanceType: "tdx.small", OSImage: "dstack-0.5.7", DiskGB: 40}
 	for name, c := range map[string]struct {
@@ -31,7 +31,7 @@ func TestShapeShows(t *testing.T) {
 	}
 }
 
-// TestClocksAreAllTimesOfTheLeader, but those that are treated one by one: a new one is to be thought about.
+// TestClocksAreAllTimesOfTheLeader, except the times that are handled one by one. A new time needs a decision.
 func TestClocksAreAllTimesOfTheLeader(t *testing.T) {
 	var op operation.Operation
 	clocks, found := op.Clocks(), 0

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestR62_ACallOfTheLastLeaderIsWaitedOut: what was called before the Lease was taken is held back
-// for as long as a call takes at most, and nothing else is.
+// TestR62_ACallOfTheLastLeaderIsWaitedOut: a step that called before the Lease was taken waits for the longest
+// duration of a call. No other step waits.
 func TestR62_ACallOfTheLastLeaderIsWaitedOut(t *testing.T) {
 	const longest = 10 * time.Second
 	for name, c := range map[string]struct {
@@ -27,8 +27,8 @@ func TestR62_ACallOfTheLastLeaderIsWaitedOut(t *testing.T) {
 	}
 }
 
-// TestWhatCountsForARollout: what is open, what is its own, and what tells of the Slot whatever
-// the rollout was.
+// TestWhatCountsForARollout: open Operations, the rollout's own Operations, and Operations that matter to their Slot
+// under any rollout.
 func TestWhatCountsForARollout(t *testing.T) {
 	for name, c := range map[string]struct {
 		op   Operation

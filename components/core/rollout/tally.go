@@ -7,25 +7,25 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// tally is what the rules ask about the group as a whole, counted once a pass: a rule
-// that counted for itself would make the pass quadratic.
+// tally holds the group-wide counts that the rules need, taken once a pass. A rule that counted alone would make the
+// pass quadratic.
 type tally struct {
-	// unavailable are the members of U, open those in a step, in order (R20). unsure counts those of U that may
-	// serve all the same.
+	// unavailable are the members of U, open are the members in a step, in order (R20). unsure counts the members of U
+	// that may serve.
 	unavailable []*member
 	unsure      int
 	open        []*member
-	// openVoters are those of open that count among the voters and are away.
+	// openVoters are the members of open that count among the voters and are away.
 	openVoters []*member
-	// undecided have a call whose effect nobody knows (R66).
+	// undecided have a call with an unknown effect (R66).
 	undecided []*member
 	// failedBack had a step that failed and are not available again (R40).
 	failedBack []*member
-	// notAvailable are the desired members that are not, in order.
+	// notAvailable are the desired members that are not available, in order.
 	notAvailable []*member
 	// extras are the extra members that are available.
 	extras []*member
-	// delayedBy is the Slot whose step the pause before the next one follows, delayedUntil its end.
+	// delayedBy is the Slot of the step whose pause is running; delayedUntil is the end of that pause.
 	delayedBy    string
 	delayedUntil time.Time
 	// creating have an open Create, steps another open Operation, replacing a Replace.
@@ -34,15 +34,15 @@ type tally struct {
 	healing int
 	// proven: one Slot is available at the target.
 	proven bool
-	// heard of the agents expected: those whose Boot is admitted and whose CVM may run.
+	// expected counts the agents whose Boot is admitted and whose CVM may run; heard counts those that report.
 	heard, expected int
-	// tooHarsh are those whose update takes more than the spec allows (R132).
+	// tooHarsh are the members whose update disrupts more than the spec allows (R132).
 	tooHarsh []*member
-	// outdated wait for their update, outdatedVoters are those of them that count.
+	// outdated wait for their update. outdatedVoters are the voters among them.
 	outdated, outdatedVoters []*member
 }
 
-// retally counts again what rests on the Operations of the rollout.
+// retally repeats the counts that depend on the rollout's Operations.
 func (w *world) retally() {
 	w.tally = tally{proven: w.tally.proven}
 	w.found.rungs, w.found.waits, w.found.bucket = nil, once[bool]{}, once[bucket]{}
@@ -72,7 +72,7 @@ func (w *world) takeTally() {
 		}
 		if w.outdated(m) {
 			t.outdated = append(t.outdated, m)
-			// What is taken by a Slot that is in a step, or an operator's, is seen after it.
+			// The disruption by a Slot in a step, or by an operator's drain, is judged after it.
 			if m.open == nil && !m.drained() && w.exceeds(m) {
 				t.tooHarsh = append(t.tooHarsh, m)
 			}
@@ -84,8 +84,8 @@ func (w *world) takeTally() {
 	for _, m := range w.everyone {
 		if m.open != nil {
 			t.open = append(t.open, m)
-			// One that was told to leave its set is healed no more: until its CVM is gone it waits for the
-			// platform or for who tells of the set, however long that takes.
+			// A member that was ordered to leave its set is no longer healed. Until its CVM is gone, it waits for the
+			// platform or for a report about the set, for any time.
 			left := m.open.Set.Leaves && w.inSet(m) != operation.SetListed
 			if m.open.Actor == operation.ActorHealing && (!left || !m.open.Leaving()) {
 				t.healing++
@@ -96,7 +96,7 @@ func (w *world) takeTally() {
 			if m.open.Kind == operation.Replace {
 				t.replacing = append(t.replacing, m)
 			}
-			// Nor does a step wait for that, or for one that an operator took out of service, maybe for days.
+			// A step does not wait for that member either, nor for a member that an operator drained, maybe for days.
 			if w.voter(m) && !m.rests() && !left {
 				t.openVoters = append(t.openVoters, m)
 			}
@@ -104,8 +104,8 @@ func (w *world) takeTally() {
 		if w.undecided(m.open) {
 			t.undecided = append(t.undecided, m)
 		}
-		// One that is heard in its step counts as well, or the step that began safely would
-		// find the group too silent to go on.
+		// A member that reports during its step counts too. Otherwise a safely begun step would find too few reports to go
+		// on.
 		if m.expected() || m.open != nil && m.report != nil {
 			t.expected++
 			if m.report != nil {
@@ -115,8 +115,8 @@ func (w *world) takeTally() {
 	}
 }
 
-// noteBetween finds the members that serve between two parts of their change, and whose next part may not be made as
-// things are. The next call is judged when it comes, and until then those that are repaired do not wait for it.
+// noteBetween finds the members that serve between two parts of their change, and whose next part may not be made now.
+// The next call is judged when it comes. Until then repairs of other members do not wait for it.
 func (w *world) noteBetween() {
 	for _, m := range w.tally.steps {
 		op := m.open

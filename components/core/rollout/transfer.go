@@ -7,8 +7,8 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// holdsOfLeader are the rules of the leader's own step: last of all, at most one
-// planned transfer per rollout, and only to somebody fit for it (R53-R55).
+// holdsOfLeader are the rules of the leader's own step: last of all, at most one planned transfer per rollout, and
+// only to a fit member (R53-R55).
 func (w *world) holdsOfLeader(c candidate, l look) []Hold {
 	if l.op != nil {
 		return w.holdsOfLeading(c.m, l.op)
@@ -27,7 +27,7 @@ func (w *world) holdsOfLeader(c candidate, l look) []Hold {
 			holds = append(holds, hold(HoldLeaderLast, "%s leads and goes last; %s is not proven at the target yet", c.m.slot, m.slot))
 		}
 		if w.alone(c.m) {
-			return holds // nobody can take over: its service is interrupted (R18)
+			return holds // no member can take over: the service is interrupted (R18)
 		}
 		if w.transfersMade() > 0 && !interim && !c.forEnv {
 			holds = append(holds, hold(HoldTransferBudget,
@@ -52,8 +52,8 @@ func (w *world) holdsOfLeading(m *member, op *operation.Operation) []Hold {
 	return []Hold{hold(HoldLeaderUnknown, "%s leads", m.slot)}
 }
 
-// transfer is the planned hand-over of c's step; nil when c does not lead or
-// nobody can take over (R53, R54).
+// transfer returns the planned hand-over of c's step. It returns nil if c does not lead, or if no member can take over
+// (R53, R54).
 func (w *world) transfer(c candidate) *operation.Transfer {
 	if !c.m.leads() || c.kind == operation.Create {
 		return nil
@@ -69,11 +69,10 @@ func (w *world) transfer(c candidate) *operation.Transfer {
 	return &operation.Transfer{ExpectedLeader: c.m.slot, Candidates: candidates, Relief: relief, Interim: interim}
 }
 
-// transferCandidates are those who can take over from c, best first: available,
-// caught up, following c, and for an update at the target already; the most
-// advanced first, then the lowest ordinal (R53, R56). Where an update has none of them, they are
-// members that are to be removed and still run: interim. Their removal hands over again, which is
-// better than an interruption now.
+// transferCandidates returns the members that can take over from c, best first. They are available, caught up, follow
+// c, and for an update are already at the target. The most advanced member is first, then the lowest ordinal (R53,
+// R56). If an update has none, interim candidates are members that are to be removed and still run. Their removal
+// hands over again, which is better than an interruption now.
 func (w *world) transferCandidates(c candidate) (slots []string, interim bool) {
 	if slots = w.fitToLead(c, w.members); len(slots) > 0 || c.kind != operation.Update || len(w.members) > 1 {
 		return slots, false
@@ -82,8 +81,8 @@ func (w *world) transferCandidates(c candidate) (slots []string, interim bool) {
 	return slots, len(slots) > 0
 }
 
-// fitToLead are those of others who can take over from c, best first. One that flaps does where there is
-// nobody else (R9).
+// fitToLead returns the members of others that can take over from c, best first. A flapping member counts only if no
+// other member is fit (R9).
 func (w *world) fitToLead(c candidate, others []*member) []string {
 	if slots := w.fitOf(c, others, func(m *member) bool { return m.available }); len(slots) > 0 {
 		return slots
@@ -134,7 +133,7 @@ func (w *world) transfersMade() int {
 		}
 	}
 	if w.rollout != nil {
-		n = max(n, w.rollout.Transfers) // one that was forgiven, or swept, was made all the same
+		n = max(n, w.rollout.Transfers) // a forgiven or deleted step made its transfer anyway
 	}
 	return n
 }

@@ -9,16 +9,15 @@ import (
 
 // How a Slot is tried again.
 const (
-	// firstWait is until the second try: an agent reports within that.
+	// firstWait is the wait before the second try: an agent reports within that time.
 	firstWait = 5 * time.Second
-	// maxRefusals is how often the platform is asked for the same thing that it refuses
-	// for certain, until somebody decides.
+	// maxRefusals bounds how often a certainly refused call is repeated, until an operator decides.
 	maxRefusals = 6
 )
 
-// holdsOfTries defers a candidate whose last step did not succeed, whatever its Kind:
-// 5 s, doubled each time, at most 2 min (R37). What the platform refused maxRefusals
-// times is asked for again when a person says so, or asks for something else.
+// holdsOfTries defers a candidate whose last step did not succeed, for any Kind. The wait is 5 s, doubled each time,
+// at most 2 min (R37). After maxRefusals refusals the platform is called again only on an operator's request, or for
+// another call.
 func (w *world) holdsOfTries(c candidate, _ look) []Hold {
 	n, refusals, last := w.tries(c)
 	byHand := c.marked || c.actor == operation.ActorOperator
@@ -35,8 +34,8 @@ func (w *world) holdsOfTries(c candidate, _ look) []Hold {
 	return []Hold{holdUntil(until, HoldDeferred, "%s: %s; tried again in %s", c.m.slot, last.Reason, short(until.Sub(w.now)))}
 }
 
-// nextTry is when what ended at a time is tried again, after n that came to nothing: first later,
-// doubled each time, at most by most.
+// nextTry returns when an action that ended at a time is tried again, after n tries without success: first later,
+// doubled each time, at most most later.
 func (w *world) nextTry(ended time.Time, n int, first, most time.Duration) time.Time {
 	until, last := ended.Add(min(first<<min(n-1, 10), most)), w.now.Add(most)
 	if until.After(last) {
@@ -53,14 +52,14 @@ func (w *world) holdsOfPrecondition(c candidate, _ look) []Hold {
 	return nil
 }
 
-// updateRefused: no update of m to what it is wanted at begins until a person decides, since the
-// platform would refuse it or did so as often as it is asked.
+// updateRefused: no update of m to its wanted Revision begins until an operator decides. The platform would refuse the
+// update, or has refused it maxRefusals times.
 func (w *world) updateRefused(m *member) bool {
 	_, refusals, _ := w.tries(candidate{m: m, kind: operation.Update, to: m.want.revision})
 	return w.obs.Refused[m.want.revision] != "" || refusals >= maxRefusals
 }
 
-// tries is the newest run of steps of c's Slot that came to nothing, for what c is about.
+// tries returns the newest run of failed steps of c's Slot with c's purpose.
 func (w *world) tries(c candidate) (n, refusals int, last *operation.Operation) {
 	past := c.m.past
 	if c.kind == operation.Drain {
@@ -91,8 +90,8 @@ func cameToNothing(op *operation.Operation) bool {
 	return op.Phase == operation.Failed || op.Phase == operation.Aborted && slices.Contains(called, op.Failure.Cause)
 }
 
-// aborts counts the newest run of steps of m that its hooks or its agent called off. What the
-// platform did not take meanwhile says nothing about m (R74).
+// aborts counts the newest run of steps of m that its hooks or its agent aborted. A platform refusal meanwhile is no
+// evidence about m (R74).
 func (w *world) aborts(m *member) (n int, last *operation.Operation) {
 	for i := len(m.past) - 1; i >= 0; i-- {
 		op := &m.past[i]

@@ -6,10 +6,10 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// Before is the Revision that a group goes back to from its target: that of the newest rollout which got
-// to its end before. The stable one may be older: it stands still while a Slot is kept back, and is what is
-// gone back to where no such rollout is kept. history is newest first; failed are Revisions that
-// nobody goes back to by this. "": there is none.
+// Before returns the Revision that a group returns to from its target: the Revision of the newest completed rollout
+// before. The stable Revision may be older, because it stands still while a Slot is kept back; it is used when no such
+// rollout is recorded. history is newest first. failed are Revisions that Before never returns from history. "": no
+// such Revision exists.
 func Before(target, stable string, failed []string, history []operation.Rollout) string {
 	for _, r := range history {
 		if arrived(r) && r.To != target && (r.To == stable || !slices.Contains(failed, r.To)) {
@@ -28,9 +28,9 @@ func Arrived(revision string, history []operation.Rollout) bool {
 	return i >= 0 && arrived(history[i])
 }
 
-// WentBackFrom is the Revision that a group left for its target, where it ran before, although it
-// had not arrived: to go back once more could mean that one or an earlier one. "": the target
-// is no way back, or what was left had arrived.
+// WentBackFrom returns the Revision that a group left for its target, where the target ran before and the left
+// Revision had not arrived. Another undo could mean that Revision or an earlier one. "": the target is no undo, or the
+// left Revision had arrived.
 func WentBackFrom(target string, history []operation.Rollout) string {
 	from := ""
 	for _, r := range history {
@@ -47,9 +47,9 @@ func WentBackFrom(target string, history []operation.Rollout) string {
 	return ""
 }
 
-// OfPart reports that a Revision which Before gave may be that of a canary: the newest rollout to it that got
-// to its end kept Slots back, and most of those that would go there did not run it. ran is what each of them
-// ran before the target, "" where nobody knows: to go there is new to it. The stable one ran on all.
+// OfPart reports that a Revision from Before may belong to a canary. The newest completed rollout to it kept Slots
+// back, and most Slots that would return to it did not run it. ran holds each Slot's Revision before the target, "" if
+// unknown: the Revision is new to that Slot. The stable Revision ran on all Slots.
 func OfPart(revision, stable string, ran []string, history []operation.Rollout) bool {
 	i := slices.IndexFunc(history, func(r operation.Rollout) bool { return r.To == revision && arrived(r) })
 	if revision == stable || i < 0 || history[i].State != operation.PartitionReached {

@@ -8,22 +8,22 @@ import (
 	"cadre.dev/core/group"
 )
 
-// view is what the members' fresh reports say about their own cluster.
+// view is the workload cluster's state according to the members' fresh reports.
 type view struct {
 	// roles: the workload has leaders and followers.
 	roles bool
 	// voting: quorum arithmetic applies.
 	voting bool
-	// leader is the one Slot that leads; leaderDoubt says why there is none (R34).
+	// leader is the one Slot that leads; leaderDoubt says why no leader is known (R34).
 	leader      string
 	leaderDoubt string
-	// voters is V as the members' configuration lists it; votersDoubt says why it
-	// cannot be told from reports that contradict each other (R43).
+	// voters is V as the members' configuration lists it; votersDoubt says why contradicting reports make it unknown
+	// (R43).
 	voters      []string
 	votersDoubt string
-	// learners are those who belong to the set without a vote, as its leader lists them.
+	// learners are the members of the set without a vote, as its leader lists them.
 	learners []string
-	// ids are what the set knows its members by, as its leader lists them.
+	// ids are the set's names for its members, as its leader lists them.
 	ids map[string]string
 	// healthy is H: voters positively known to vote, on the leader's term, caught up.
 	healthy map[string]bool
@@ -52,9 +52,9 @@ func (w *world) look() view {
 	return v
 }
 
-// listedBy is who belongs to the set without a vote as lead lists them, and what it knows them by.
-// A member that has not started has no name yet, and lead may know nobody at its address, as when
-// its Boot was revoked, or has no CVM any more: the records say whose address it is.
+// listedBy returns the members without a vote as lead lists them, and the set's ids of its members. A member that has
+// not started has no name yet. lead may have no Slot for its address, for example after its Boot was revoked or its
+// CVM deleted. Then the records map the address to the Slot.
 func (w *world) listedBy(lead *member) (learners []string, ids map[string]string) {
 	learners, ids = lead.report.Learners, lead.report.MemberIDs
 	for _, m := range w.everyone {
@@ -73,7 +73,7 @@ func (w *world) listedBy(lead *member) (learners []string, ids map[string]string
 	return learners, ids
 }
 
-// findLeader wants exactly one claimant, and nobody healthy who says otherwise.
+// findLeader requires exactly one claimant, and no healthy member with another leader.
 func (w *world) findLeader() (leader, doubt string) {
 	var lead *member
 	for _, m := range w.everyone {
@@ -118,11 +118,11 @@ func (w *world) findVoters(lead *member) (voters []string, doubt string) {
 		}
 		switch {
 		case w.unlisted(m):
-			continue // the last word of one that is gone
+			continue // the last report of a member that is gone
 		case m.open != nil && m.open.Leaving():
-			continue // the others decide, and it may be out without having heard of it
+			continue // the others decide, and the member may be out of the set without knowing it
 		case lead != nil && lead != m && m.report.Leader == "" && !m.report.MemberReady && !slices.Contains(lead.report.Voters, m.slot):
-			continue // it was taken out, and is cut off from those who decided that
+			continue // the set removed the member, and it is cut off from the voters that decided that
 		}
 		mine := slices.Clone(m.report.Voters)
 		slices.Sort(mine)
@@ -141,12 +141,11 @@ func (w *world) findVoters(lead *member) (voters []string, doubt string) {
 // does not vote. Nothing is taken from m for that alone, since one listing may lack a CVM by mistake.
 func (w *world) unlisted(m *member) bool { return m.seen.Instance == nil && w.obs.Platform.Known }
 
-// stopped: the platform lists the CVM and says that it does not run, whatever was last
-// heard from it.
+// stopped: the platform lists the CVM and reports that it does not run, regardless of the agent's last report.
 func (m *member) stopped() bool { return m.seen.Instance != nil && !m.seen.Instance.Running() }
 
-// halted: the platform says for certain that the CVM is down, with no task under way, and its
-// agent does not say otherwise.
+// halted: the platform reports for certain that the CVM is down, with no task in progress. The agent does not
+// contradict.
 func (m *member) halted() bool {
 	i := m.seen.Instance
 	return i != nil && !i.InProgress && stoppedWord(i) && !m.heardNow()
@@ -173,8 +172,8 @@ func differ(a, b uint64) bool { return a != 0 && b != 0 && a != b }
 
 func (w *world) find(slot string) *member { return w.bySlot[slot] }
 
-// nameSilent marks the members that those who follow name as their leader and whose own word is missing: the
-// agent is silent, or its workload gives it no answer. What the others see of a member counts then (R125).
+// nameSilent marks each member that its followers name as their leader and whose own report is missing. Either the
+// agent does not report, or its workload does not answer. Then the other members' view of that member counts (R125).
 func (w *world) nameSilent() {
 	for _, m := range w.everyone {
 		r := m.report
@@ -182,32 +181,32 @@ func (w *world) nameSilent() {
 			continue
 		}
 		lead := w.find(r.Leader)
-		// A CVM that a known listing does not have leads nobody, whoever still says so.
+		// A CVM that a known listing lacks leads no member, even if members still name it.
 		if lead != nil && (lead.report == nil || w.unanswered(lead)) && !w.unlisted(lead) && !lead.certainlyDown() {
 			lead.named = true
 		}
 	}
 }
 
-// certainlyDown: not silence, but the platform's or attestation's word says that what
-// ran there does not run any more.
+// certainlyDown: the platform or attestation reports that the CVM's software no longer runs. Silence alone does not
+// count.
 func (m *member) certainlyDown() bool {
 	return m.shownDown() || m.provenElsewhere()
 }
 
-// shownDown: the platform lists the CVM as one that does not boot, or does not run.
+// shownDown: the platform lists the CVM as not booting, or not running.
 func (m *member) shownDown() bool {
 	return m.stopped() || m.seen.Instance != nil && m.seen.Instance.BootError != ""
 }
 
-// movedAway: the Boot that was admitted is gone by our own doing, and none came after it.
+// movedAway: an Operation ended the admitted Boot, and no Boot came after it.
 func (m *member) movedAway() bool {
 	return m.moved != nil || m.report == nil && m.observed != "" && m.record.Assigned != "" && m.record.Assigned != m.observed
 }
 
-// beganMoved: the step of m began when that was so, and no Boot showed since. Its looks again find m as down as
-// the first one did, or it would be called off and begin for ever. A refresh begins with none that moved, and keeps
-// its Boot.
+// beganMoved: the step of m began when its Boot was moved away, and no Boot showed since. Later checks find m as down
+// as the first check did. Otherwise the step would be called off and begin again without end. A refresh never begins
+// in that state, and keeps its Boot.
 func (m *member) beganMoved() bool {
 	op, a := m.open, m.seen.Admission
 	if op == nil || op.Way.Refreshes() || m.report != nil || a == nil || a.BootID == "" || a.BootID != op.Before.BootID {

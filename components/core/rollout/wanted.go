@@ -9,17 +9,17 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// want is what one Slot is to run, and why.
+// want is the wanted Revision of one Slot, with the reason.
 type want struct {
-	// revision is empty where the Slot is to go.
+	// revision is empty for a Slot to remove.
 	revision string
-	// kept: it stays at what it runs, and no rollout updates it.
+	// kept: the Slot stays at its current Revision, and no rollout updates it.
 	kept bool
 	why  string
 }
 
-// decideWanted settles what each Slot is to run. This is the one place that does:
-// partition, scale-out, removal and an operator's word meet here.
+// decideWanted settles the wanted Revision of each Slot. No other place does: partition, scale-out, removal and an
+// operator's override meet here.
 func (w *world) decideWanted() {
 	w.tally.proven = w.provenAtTarget()
 	for _, m := range w.everyone {
@@ -60,8 +60,8 @@ func (w *world) whyCondemned(m *member) string {
 	return fmt.Sprintf("scaled in to %d %s", w.spec.Replicas, plural(w.spec.Replicas, "slot"))
 }
 
-// pinned is what a Slot is to run whose spec names a Revision for it. One that is not recorded
-// has no content to run.
+// pinned returns the wanted Revision of a Slot whose spec names a Revision for it. An unrecorded Revision has no
+// content to run.
 func (w *world) pinned(m *member, pin string) want {
 	if _, known := w.rec.Revisions[pin]; !known && pin != w.target {
 		return want{revision: w.whereItIs(m), kept: true, why: fmt.Sprintf("instance[\"%d\"].pinned_revision names %.8s, which is not recorded: it stays where it is", m.ordinal, pin)}
@@ -69,8 +69,8 @@ func (w *world) pinned(m *member, pin string) want {
 	return want{revision: pin, why: fmt.Sprintf("instance[\"%d\"].pinned_revision", m.ordinal)}
 }
 
-// whereItIs is what a Slot that no rollout updates is to run: what it was assigned, for a
-// new one the last proven Revision (R94, R107).
+// whereItIs returns the wanted Revision of a Slot that no rollout updates: its assigned Revision, or for a new Slot
+// the last proven Revision (R94, R107).
 func (w *world) whereItIs(m *member) string {
 	if m.record.Assigned != "" {
 		return m.record.Assigned
@@ -81,9 +81,10 @@ func (w *world) whereItIs(m *member) string {
 	return w.target
 }
 
-// lastProven is the Revision for a new Slot while none has proven the target: the stable one, and where no
-// Slot was last available at that, what most of the others were. A Slot that is kept back lets stable stand
-// still, while all others go on (R6, R108). known is false where there is none, or its content is not recorded.
+// lastProven returns the Revision for a new Slot until a member has proven the target. This is the stable Revision. If
+// no Slot was last available at stable, it is the Revision of most other Slots. A Slot that is kept back stops stable
+// from moving, while all others go on (R6, R108). known is false if no such Revision exists, or its content is not
+// recorded.
 func (w *world) lastProven() (revision string, known bool) {
 	if w.stable == "" {
 		return "", false
@@ -99,7 +100,7 @@ func (w *world) lastProven() (revision string, known bool) {
 		}
 		for one, n := range at {
 			if one == w.target && len(at) > 1 {
-				continue // who was available there is not any more
+				continue // these members were available at the target and are not available now
 			}
 			if more := cmp.Or(cmp.Compare(n, at[best]), cmp.Compare(best, one)); more > 0 {
 				best = one
@@ -111,14 +112,14 @@ func (w *world) lastProven() (revision string, known bool) {
 	return revision, known
 }
 
-// mayMakeAt: what wanted may have said of a new Slot. What was begun so is not begun anew where the target is
-// proven meanwhile.
+// mayMakeAt: wanted may have named this Revision for a new Slot. A creation that began at this Revision does not
+// restart when the target is proven meanwhile.
 func (w *world) mayMakeAt(revision string) bool {
 	proven, known := w.lastProven()
 	return revision == w.target || revision == w.stable || known && revision == proven
 }
 
-// provenAtTarget: one Slot is available there.
+// provenAtTarget: one Slot is available at the target.
 func (w *world) provenAtTarget() bool {
 	for _, m := range w.members {
 		if m.available && m.observed == w.target {
@@ -136,7 +137,7 @@ func (w *world) templateOf(revision string) group.Template {
 	return w.rec.Revisions[revision].Template
 }
 
-// shapeOf is what a CVM at a Revision is to be beside what it runs.
+// shapeOf returns the wanted size and image of a CVM at a Revision.
 func (w *world) shapeOf(revision string) operation.Shape {
 	t := w.templateOf(revision)
 	return operation.Shape{InstanceType: t.InstanceType, OSImage: t.OSImage, DiskGB: t.DiskGB}

@@ -11,8 +11,8 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// world is the input of one pass, joined by Slot and put in order: everything
-// after it sees the same order, whatever order the input had (R1).
+// world is the input of one pass, joined by Slot and put in order. Later code sees the same order for any order of the
+// input (R1).
 type world struct {
 	spec group.Spec
 	rec  Records
@@ -28,46 +28,45 @@ type world struct {
 	superseded *operation.Rollout
 	// judged are the Revisions that the policy was asked about in this pass.
 	judged map[string]policy.Decision
-	// moves are the differences between Revisions that were asked for in this pass.
+	// moves are the differences between Revisions that this pass compared.
 	moves map[move][]group.Change
-	// seenBy is what is seen of the Slots, by ordinal; built on demand.
+	// seenBy holds the observation of each Slot by ordinal, built on demand.
 	seenBy map[int]*SlotObservation
 
-	// members are the desired Slots by ordinal; condemned those to be removed,
-	// highest first; everyone is both.
+	// members are the desired Slots by ordinal. condemned are the Slots to remove, highest first. everyone is both.
 	members   []*member
 	condemned []*member
 	everyone  []*member
 	bySlot    map[string]*member
 	tally     tally
 	view      view
-	// founders are those that the workload's set is founded with, while that may go on.
+	// founders are the Slots that bootstrap the workload's set, while the bootstrap may go on.
 	founders []string
 	appID    string
-	// retry is the operator's word that a failed rollout, or a refused step, is to go on.
+	// retry is the operator's request to continue a failed rollout, or a refused step.
 	retry *Request
 	found found
 }
 
-// found is what is asked for many members and worked out once for all of them. What rests on the
-// Operations of the rollout is found anew when those change (retally).
+// found holds answers that many members need, computed once for all. retally resets the answers that depend on the
+// rollout's Operations.
 type found struct {
-	// rungs are what heals a member.
+	// rungs are the remedies for a member.
 	rungs map[*member]healing
-	// bucket is the limiter's, of the group.
+	// bucket is the token bucket of the group's limiter.
 	bucket once[bucket]
 	// leaders counts, by Slot, the members that live and name it as their leader.
 	leaders once[map[string]int]
-	// condemned is the one that is removed first, givenUp whose disks somebody gave up.
+	// condemned is the member that is removed first. givenUp are the Slots whose disk an operator gave up.
 	condemned once[*member]
 	givenUp   once[map[string]bool]
-	// waits: the rollout waits for a word of its workload or of a person alone.
+	// waits: the rollout waits only for its workload's permission or an operator's decision.
 	waits once[bool]
-	// proven is what a new Slot is made at while none has proven the target.
+	// proven is the Revision for a new Slot until a member has proven the target.
 	proven once[string]
 }
 
-// once is worked out when it is asked for first.
+// once is a value that is computed on the first request.
 type once[T any] struct {
 	value T
 	known bool
@@ -85,72 +84,71 @@ type member struct {
 	slot    string
 	ordinal int
 	record  group.SlotRecord
-	// wasAvailableAt is what the record said before this pass.
+	// wasAvailableAt is the record's value before this pass.
 	wasAvailableAt string
 	// boundBefore is the CVM that the record named before this pass.
 	boundBefore string
 	seen        SlotObservation
-	// want is what the Slot is to run.
+	// want is the Slot's wanted Revision.
 	want want
 	// report is the fresh report of the admitted Boot, or nil (R11).
 	report *Report
-	// speaks: its agent was heard within the time in which one that lives reports.
+	// speaks: the agent reported within the interval in which a live agent reports.
 	speaks bool
-	// cut: its agent was heard lately, the connection ended, and what the platform says was asked
-	// for after that. It is a reason to believe the platform, and none to think the agent dead.
+	// cut: the agent reported recently, its connection ended, and the platform was asked after that. Then the platform's
+	// state counts, but the agent is not treated as dead.
 	cut bool
-	// named: its own word is missing, and those who follow still name it as their leader.
+	// named: the member's own report is missing, and its followers still name it as their leader.
 	named bool
-	// request is what an operator asked for about the Slot, or nil.
+	// request is an operator's request for the Slot, or nil.
 	request *Request
 	// open is the Operation in progress.
 	open *operation.Operation
 	history
 	// policed is the Instance that the Slot's policy names; "": none.
 	policed string
-	// moved is the one of superseded that told the CVM to boot something else than what is
-	// admitted, and no new Boot showed yet; nil: there is none.
+	// moved is the entry of superseded that moved the CVM to another Revision than the admitted one, while no new Boot
+	// showed yet. nil: no such Operation exists.
 	moved *operation.Operation
-	// condition is what all evidence together says of it.
+	// condition is the verdict of all evidence about the member.
 	condition condition
 	// observed is the attested Revision, or empty (R4).
 	observed  string
 	condemned bool
-	// extra: it is there for the time of a rollout, beyond the group's size.
+	// extra: the Slot exists for the time of a rollout, beyond the group's size.
 	extra bool
 	standing
 }
 
-// history is what the recorded Operations of a Slot say about it.
+// history is the evidence of the recorded Operations of a Slot.
 type history struct {
 	// past are the ended Operations of this rollout, oldest first.
 	past []operation.Operation
-	// makers are the Operations, open or ended and of whatever rollout, whose calls may
-	// have made a CVM of the Slot's name.
+	// makers are the Operations, open or ended and of any rollout, whose calls may have made a CVM with the Slot's name.
 	makers []*operation.Operation
-	// superseded are the re-targeted Operations of the Slot, of whatever rollout, whose call
-	// was made; followed are the ids of those that a later call came after.
+	// superseded are the Slot's re-targeted Operations, of any rollout, whose call was made. followed holds the ids of
+	// the Operations that a later call followed.
 	superseded []*operation.Operation
 	followed   map[string]bool
-	// drains are the ended Operations that were to take it out of service, of whatever rollout.
+	// drains are the ended Operations that drained the Slot, of any rollout.
 	drains []operation.Operation
-	// healed are the ended Operations that healed it, of whatever rollout.
+	// healed are the ended Operations that healed the Slot, of any rollout.
 	healed []*operation.Operation
-	// removal is the deletion that was done of the CVM that the Slot is bound to, or nil.
+	// removal is the completed deletion of the CVM that the Slot is bound to, or nil.
 	removal *operation.Operation
 }
 
 // standing is how a member counts in its group.
 type standing struct {
-	// ready is R7 without min_ready; available adds min_ready and "not in a step". reason is what is missing.
+	// ready is R7 without min_ready. available adds min_ready and "not in a step". reason names the missing condition.
 	ready     bool
 	reason    string
 	available bool
-	// fell: it was ready until this pass. settled: it serves, and did for min_ready. flaps: it serves,
-	// and does not count yet since it was ready and not by turns (R9).
+	// fell: the member was ready until this pass. settled: the member serves, and has served for min_ready. flaps: the
+	// member serves but does not count yet, because it was ready and not ready by turns (R9).
 	fell, settled, flaps bool
-	// unsure: it is in U, and may serve all the same: it is silent or unhealthy, and waits for a repair, or it stands
-	// between two parts of its step, which is between alone.
+	// unsure: the member is in U but may serve. Either it does not report or is unhealthy, and waits for a repair, or it
+	// is between two parts of its step. between is only the second case.
 	unsure, between bool
 }
 
@@ -163,7 +161,7 @@ func newWorld(spec group.Spec, rec Records, obs Observation, now time.Time, t Ti
 		w.stable = r.To // the rollout is recorded before the status, and a leader may die in between
 	}
 	w.generation = w.nextGeneration()
-	w.dropEnded(w.obs.overrides()) // who the members are depends on them
+	w.dropEnded(w.obs.overrides()) // the set of members depends on the overrides
 	w.joinSlots()
 	w.joinOperations()
 	w.joinRequests()
@@ -248,22 +246,22 @@ func (w *world) joinSlots() {
 	slices.SortFunc(w.condemned, func(a, b *member) int { return cmp.Compare(b.ordinal, a.ordinal) })
 	w.everyone = slices.Concat(w.members, w.condemned)
 	for _, m := range w.members {
-		m.record.Extra = m.extra // one that the group grew over stays
+		m.record.Extra = m.extra // a Slot that the group grew over stays
 	}
 }
 
-// ofGroup: the record is of this group's Slot.
+// ofGroup: the record belongs to a Slot of this group.
 func (w *world) ofGroup(r *group.SlotRecord) bool { return r.Group == w.spec.Name || r.Group == "" }
 
-// recorded orders Operations as they were recorded: by Term and number, never by a clock, since
-// leaders' clocks differ. Each rollout counts anew, also those that are none of its steps, whose ids
-// begin as its steps' do, and those that were asked for by name, whose ids do not. What belongs to
-// the current one came after all others.
+// recorded orders Operations as they were recorded: by Term and number, never by a clock, since leaders' clocks
+// differ. Each rollout restarts the count. The count includes Operations outside the rollout's steps, whose ids begin
+// as the steps' ids do, and requests by name, whose ids do not. The current rollout's Operations came after all
+// others.
 func (w *world) recorded(a, b operation.Operation) int {
 	return cmp.Or(cmp.Compare(btoi(w.began(&a)), btoi(w.began(&b))), cmp.Compare(a.Term, b.Term), cmp.Compare(a.Order, b.Order), cmp.Compare(a.ID, b.ID))
 }
 
-// began: op was recorded while the current rollout was.
+// began: op was recorded under the current rollout.
 func (w *world) began(op *operation.Operation) bool {
 	r := w.rec.Rollout
 	return r != nil && (op.Rollout == r.ID || strings.HasPrefix(op.ID, r.ID+"."))
@@ -290,7 +288,7 @@ func (w *world) joinOperations() {
 		if (ofRollout || !op.Phase.Ended()) && makes(op) {
 			m.makers = append(m.makers, op)
 		}
-		// Of whatever rollout: the one that took it away was overtaken where the Slot is wanted again.
+		// Any rollout counts: when a Slot is wanted again, the rollout that deleted its CVM was superseded.
 		if op.Kind == operation.Delete && op.Phase == operation.Done && op.CVM.VMUUID == m.record.VMUUID {
 			m.removal = op
 		}
@@ -306,44 +304,44 @@ func (w *world) joinOperations() {
 // inScope: the rollout may update it (R22, R41).
 func (w *world) inScope(m *member) bool { return !m.condemned && !m.want.kept }
 
-// outdated: in scope and not proven to run what it is to run, or given something else
-// since the proof: a Slot that boots another Revision is not at the one that its
-// last admission showed.
+// outdated: the member is in scope and not proven to run its wanted Revision, or received another Revision since the
+// proof. A Slot that boots another Revision is no longer at the Revision of its last admission.
 func (w *world) outdated(m *member) bool {
 	switch {
 	case !w.inScope(m):
 		return false
 	case m.observed == "":
-		// An update is what waits for a person who binds what carries its name, or lets run again what it was given.
+		// The member needs an update if an operator must bind the CVM with its name, or must allow its assigned Revision
+		// again.
 		return m.unadopted() || !w.givenTarget(m) || !w.mayRun(m.want.revision)
 	}
 	return m.observed != m.want.revision || w.givenOther(m) || w.shownOther(m) || w.envUnapplied(m)
 }
 
-// shownOther: the platform shows another size or image than wanted, which no Boot proves:
-// of two Revisions that measure the same, the admission names either. A step under way
-// looks at that itself, once what it asked for is accepted: before that it is what the step is for.
+// shownOther: the platform shows another size or image than wanted, and no Boot proves either. When two Revisions
+// measure the same, the admission names either Revision. An open step checks this after its call is accepted; before
+// that, the difference is the step's purpose.
 func (w *world) shownOther(m *member) bool {
 	i := m.seen.Instance
 	return (m.open == nil || m.open.Kind == operation.Update && !m.open.Decided()) && i != nil && !w.platformWorks(m) && !i.Shape.Shows(w.shapeOf(m.want.revision))
 }
 
-// givenTarget: nothing is proven, but as far as is known the CVM was made for or
-// moved to the target. Doing that again would be the same thing again (R39).
+// givenTarget: the member has proven nothing, but its CVM was made for or moved to the target, as far as known.
+// Repeating the call would change nothing (R39).
 func (w *world) givenTarget(m *member) bool {
 	if m.open != nil && m.open.Decided() {
 		return m.open.To == m.want.revision
 	}
 	wanted, i := w.rec.Revisions[m.want.revision].ComposeHash, m.seen.Instance
 	if i != nil && i.ComposeHash != "" && wanted != "" {
-		// What the two share is no word for the one that it was never told to boot, where it is down: the spec that
-		// corrects its checks say starts it (R39).
+		// A shared hash does not count for a down CVM that never received the wanted Revision: a corrected spec starts
+		// that CVM (R39).
 		assigned := m.record.Assigned
 		if m.open != nil {
-			assigned = m.open.From // its step has told it nothing yet
+			assigned = m.open.From // the step has not changed the CVM yet
 		}
-		// Nor where it shows what it was not given: a call of before made it so, and the Slot's policy lets
-		// in nothing but what is assigned.
+		// A CVM that shows a state it was not assigned does not count either: an earlier call made it so. The Slot's
+		// policy admits only the assigned Revision.
 		shares := w.rec.Revisions[assigned].ComposeHash == wanted
 		told := assigned == "" || assigned == m.want.revision || shares && !stoppedWord(i)
 		return told && (i.ComposeHash == wanted || w.adoptedAs(m)) && i.Shape.Shows(w.shapeOf(m.want.revision))
@@ -380,11 +378,11 @@ func (m *member) missing() bool {
 // vanished: the CVM that was bound to the Slot is not listed any more.
 func (m *member) vanished() bool { return m.seen.Instance == nil && !m.missing() }
 
-// inService: it is ready and in no step, available or not yet: what would take it away is felt.
+// inService: the member is ready and in no step, available or not yet. Its loss would reduce the service.
 func (m *member) inService() bool { return m.ready && m.open == nil }
 
-// unavailable is membership in U (R20, R23). A Slot that never had a CVM is
-// provisioning until its Operation is recorded (R29); one that had one is missed.
+// unavailable is membership in U (R20, R23). A Slot that never had a CVM is provisioning until its Operation is
+// recorded (R29). A Slot that lost its CVM is unavailable.
 func (m *member) unavailable() bool {
 	if m.open != nil {
 		return true
@@ -392,8 +390,8 @@ func (m *member) unavailable() bool {
 	return !m.available && (!m.missing() || len(m.record.Lineage) > 0)
 }
 
-// down: in U, and not only because it counts min_ready. One that serves again while
-// it counts is spared like an available one.
+// down: the member is in U, and not only because it counts min_ready. A member that serves again while it counts is
+// protected like an available member.
 func (m *member) down() bool { return m.unavailable() && !m.ready }
 
 // last is the newest ended Operation of the rollout, or nil.
@@ -404,7 +402,7 @@ func (m *member) last() *operation.Operation {
 	return &m.past[len(m.past)-1]
 }
 
-// knownAppID is the app of the group, once anything tells it.
+// knownAppID returns the app of the group, once the spec or a member names it.
 func (w *world) knownAppID() string {
 	if w.spec.AppID != "" {
 		return w.spec.AppID
