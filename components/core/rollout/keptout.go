@@ -7,12 +7,12 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// letsIn: c is about a lost voter that keeps newcomers out of the set (R48). What is done about it does not wait for
-// those newcomers, which wait for just that: they have no vote and serve no request.
+// letsIn: c concerns a lost voter that keeps newcomers out of the set (R48). Its step does not wait for those
+// newcomers, because they wait for exactly that step; they have no vote and serve no request.
 func (w *world) letsIn(c candidate) bool { return c.condition != well && w.outFirst(c.m) }
 
-// waitsForSet: m is out of the set, or in it without a vote, until the set loses a voter that is lost: nothing of m is
-// there, or it runs and is not let in.
+// waitsForSet: m is out of the set, or in it without a vote, until the set loses a lost voter. No CVM of m exists, or
+// m runs and the set does not admit it.
 func (w *world) waitsForSet(m *member) bool {
 	switch {
 	case w.inSet(m) != operation.SetAbsent:
@@ -23,11 +23,11 @@ func (w *world) waitsForSet(m *member) bool {
 	return m.report != nil && m.record.Membership.Waits() && !w.now.Before(m.waitsFrom())
 }
 
-// waitsFrom is from when on it tells of a lost voter that m, which runs, is not in the set: a voter that is merely
-// silent lists it sooner.
+// waitsFrom is when the exclusion of a running m starts to prove a lost voter: a voter that merely does not report
+// lists m sooner.
 func (m *member) waitsFrom() time.Time { return m.seen.Admission.AdmittedAt.Add(unwellFor) }
 
-// waitedFor is how many of others c waits for, and the first of them.
+// waitedFor counts the members of others that c waits for, and returns the first.
 func (w *world) waitedFor(c candidate, others []*member) (n int, first *member) {
 	lets := w.letsIn(c)
 	for _, m := range others {

@@ -97,8 +97,8 @@ func (w *world) limiterFor(m *member) limiter {
 // bucket is the state of the token bucket of a group.
 type bucket struct {
 	ill int
-	// emptied is when it was emptied last: by a repair, or by a member that came back by itself. The other members
-	// may be about to come back as well, and have their time again (R121).
+	// emptied is when the bucket was emptied last: by a repair, or by a member that recovered automatically. The other
+	// members may be about to recover too, and get their time again (R121).
 	emptied time.Time
 }
 

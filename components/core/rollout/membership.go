@@ -9,11 +9,11 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// Who belongs to a workload's set changes by one member at a time (R48), by the hand of the
-// member that leads it. What is to be changed is derived anew in each pass, from who is in
-// the set and who should be: there is nothing to remember, and to ask twice is to ask once.
+// A workload's set changes by one member at a time (R48), through the member that leads it. Each pass derives the
+// changes again from the actual and the wanted members. The planner keeps no state about them, and a repeated request
+// has the effect of one.
 
-// inSet is what the set says of m.
+// inSet returns the state of m in the set.
 func (w *world) inSet(m *member) operation.SetWord {
 	switch {
 	case !group.ChangesSet(w.spec) || w.ending():
@@ -26,7 +26,7 @@ func (w *world) inSet(m *member) operation.SetWord {
 	return operation.SetAbsent
 }
 
-// setDoubt is why nobody knows for certain who belongs to the set; empty: it is known (R43).
+// setDoubt returns why the members of the set are not known for certain; empty: they are known (R43).
 func (w *world) setDoubt() string {
 	switch {
 	case w.view.votersDoubt != "":
@@ -43,15 +43,15 @@ func (w *world) listed(m *member) bool {
 	return slices.Contains(w.view.voters, m.slot) || slices.Contains(w.view.learners, m.slot) || w.stillThere(m)
 }
 
-// ejected: m was a member and the set does not know it any more, while its CVM is there. Where the others
-// have to list a member before it starts, one that they took out never comes back with its disk.
+// ejected: m was a member and the set no longer lists it, while its CVM exists. If the others must list a member
+// before it starts, a removed member never returns with its disk.
 func (w *world) ejected(m *member) bool {
 	was := m.record.WasAvailableAt != "" && !m.joining() && !m.ready
 	return was && group.AddsMembers(w.spec) && !m.condemned && !m.missing() && m.seen.Instance != nil && w.inSet(m) == operation.SetAbsent
 }
 
-// stillThere: the incarnation of m that is to leave is listed, if only by its id. Consul
-// forgets the name of a server before its vote.
+// stillThere: the incarnation of m that is to leave is listed, if only by its id. Consul forgets the name of a server
+// before its vote.
 func (w *world) stillThere(m *member) bool {
 	if m.open == nil || !m.open.Leaving() || m.open.Set.LeavesAs == "" {
 		return false
@@ -60,8 +60,8 @@ func (w *world) stillThere(m *member) bool {
 	return there
 }
 
-// idOf is what the set knows the incarnation by that is to be changed. Of one that leaves it
-// is what its step recorded: whoever has its name by now came after it.
+// idOf returns the set's id of the incarnation of m that changes. For a leaving member this is the id that its step
+// recorded: a later member may have its name.
 func (w *world) idOf(m *member) string {
 	if m.open != nil && m.open.Leaving() && m.open.Set.LeavesAs != "" {
 		return m.open.Set.LeavesAs
@@ -98,15 +98,15 @@ func (w *world) foundersOf() []string {
 	return w.spec.Members()
 }
 
-// founds: m is to start on an empty disk as one of those that found the set. One that was taken
-// out of it before it was made, and is wanted again, joins it.
+// founds: m is to start on an empty disk as a founder of the set. A founder that was removed from the set before it
+// was made, and is wanted again, joins the set instead.
 func (w *world) founds(m *member) bool {
 	joins := m.record.Membership != nil && m.record.Membership.Joins
 	return m.founder() && !joins && slices.Contains(w.founders, m.slot)
 }
 
-// holdsOfFounding: who belongs to a set does not change before it stands. Those that found it
-// wait for each other by a list that some of them have already.
+// holdsOfFounding: the members of a set do not change before it is formed. The founders wait for each other by a list
+// that some of them already have.
 func (w *world) holdsOfFounding(c candidate) []Hold {
 	if len(w.founders) == 0 || w.formed() {
 		return nil
@@ -135,8 +135,8 @@ func (m *member) joining() bool {
 	return m.record.Membership != nil && m.record.Membership.Joins && !m.ready
 }
 
-// coming: something of m is there that joins, or it is being made. A Slot whose creation was
-// refused is on its way to nowhere, and blocks nobody (R47).
+// coming: a joining m exists, or is being made. A Slot whose creation was refused is not coming, and blocks no other
+// member (R47).
 func (m *member) coming() bool { return m.joining() && (!m.missing() || m.open != nil) }
 
 // voteless: m has no vote in a set that is known, so that none is lost with it.
@@ -144,8 +144,8 @@ func (w *world) voteless(m *member) bool {
 	return group.ChangesSet(w.spec) && w.setDoubt() == "" && !slices.Contains(w.view.voters, m.slot) && !w.stillThere(m)
 }
 
-// pendingIn is what is on its way into or out of the set beside m: it blocks other changes
-// (R47, R48). Empty: nothing is.
+// pendingIn names the member, other than m, that is joining or leaving the set. It blocks other changes (R47, R48).
+// Empty: no change is pending.
 func (w *world) pendingIn(m *member) string {
 	if changing := w.changingIn(m); changing != "" {
 		return changing
@@ -158,8 +158,8 @@ func (w *world) pendingIn(m *member) string {
 	return ""
 }
 
-// changingIn is what changes about the set beside m. Who is to come and is not listed yet changes
-// nothing: of two such each would wait for the other.
+// changingIn names the change of the set by a member other than m. A member that will join and is not listed yet
+// changes nothing: two such members would wait for each other.
 func (w *world) changingIn(m *member) string {
 	before := true // of two that leave, the first one blocks the other
 	leaves := m.open != nil && m.open.Leaving()
@@ -180,8 +180,8 @@ func (w *world) changingIn(m *member) string {
 	return ""
 }
 
-// stuckIn: who is on its way into the set beside m would still be when m is out of it. It is to go,
-// or nobody is at work to bring it in.
+// stuckIn: another member on its way into the set would still be on its way after m left. That member is to be
+// removed, or no agent or Operation is bringing it in.
 func (w *world) stuckIn(m *member) bool {
 	getsOn := func(other *member) bool {
 		r := other.report
@@ -198,7 +198,7 @@ func (w *world) stuckIn(m *member) bool {
 	})
 }
 
-// pendingBeside is pendingIn, or who is to be made in this pass and joins.
+// pendingBeside returns pendingIn, or a joining member that this pass decided to make.
 func (w *world) pendingBeside(m *member, t *taken) string {
 	if pending := w.pendingIn(m); pending != "" {
 		return pending
@@ -221,7 +221,7 @@ func (w *world) holdsOfNewcomers(m *member, t *taken) []Hold {
 	return []Hold{hold(HoldSetChanging, "no voter is taken away while one comes or goes (R47): %s", pending)}
 }
 
-// holdsOfSet are the rules of who comes into the workload's set, and who leaves it.
+// holdsOfSet are the rules for joining and leaving the workload's set.
 func (w *world) holdsOfSet(c candidate, l look) []Hold {
 	if w.ending() {
 		return nil
@@ -247,15 +247,14 @@ func (w *world) holdsOfSet(c candidate, l look) []Hold {
 	return nil
 }
 
-// returns: c makes another CVM for a Slot that was in the set before, where members are let in
-// by the others without a word of ours. The old vote goes first all the same (R49): the new
-// member would be one more, and with a lost majority nobody could take the old one out.
+// returns: c makes another CVM for a Slot that was in the set before, where the other members admit members without an
+// order of ours. The old vote is removed first anyway (R49). Otherwise the new member would add a vote, and after a
+// lost majority no leader could remove the old vote.
 func (w *world) returns(c candidate) bool {
 	return c.kind == operation.Create && group.ChangesSet(w.spec) && w.formed() && !c.m.founder()
 }
 
-// holdsOfJoining: one newcomer at a time, into a set that is known and knows nothing of it
-// (R43, R47, R49).
+// holdsOfJoining: one newcomer at a time, into a known set that does not list the newcomer yet (R43, R47, R49).
 func (w *world) holdsOfJoining(c candidate, l look) []Hold {
 	if !w.joins(c) && !w.returns(c) {
 		return nil
@@ -279,9 +278,9 @@ func (w *world) holdsOfJoining(c candidate, l look) []Hold {
 	return nil
 }
 
-// unheardVoter is one of the Slots beside m that votes and is not known to be well, where that keeps
-// newcomers out: etcd lists none while it does not reach each of its voters, to spare a majority
-// that is short of one already. "": there is none.
+// unheardVoter returns a voter other than m that is not known to be healthy, where that keeps newcomers out. etcd
+// lists no new member while it cannot reach every voter, to protect a majority that already lacks one. "": no such
+// voter.
 func (w *world) unheardVoter(m *member) string {
 	if !group.AddsMembers(w.spec) {
 		return ""
@@ -294,8 +293,8 @@ func (w *world) unheardVoter(m *member) string {
 	return ""
 }
 
-// outFirst: m is a dead voter that keeps every newcomer out of the set. It leaves the set beside the
-// replacement of another one, which could not come in before (R48).
+// outFirst: m is a dead voter that keeps every newcomer out of the set. It leaves the set during the replacement of
+// another member, which could not join before (R48).
 func (w *world) outFirst(m *member) bool {
 	return group.AddsMembers(w.spec) && w.setDoubt() == "" && slices.Contains(w.view.voters, m.slot) && !w.view.healthy[m.slot]
 }
@@ -312,10 +311,10 @@ func (w *world) holdsOfLeaving(c candidate, l look) []Hold {
 	var holds []Hold
 	votes := slices.Contains(w.view.voters, c.m.slot)
 	if c.m.condemned && w.voteless(c.m) {
-		return nil // the set loses nothing, and who is joining may wait for just that (R104)
+		return nil // the set loses no vote, and a joining member may wait for exactly this removal (R104)
 	}
-	// A dead voter goes first (R48): the newcomer may have to wait for just that. One that another is
-	// to take the place of stays where that one could not come: out of the set it helps nobody.
+	// A dead voter goes first (R48): the newcomer may wait for exactly this removal. A voter that is to be replaced
+	// stays if its replacement could not join: outside the set it does not help.
 	first := votes && !w.view.healthy[c.m.slot] && (c.kind != operation.Replace || !w.stuckIn(c.m))
 	if pending := w.pendingBeside(c.m, l.taken); pending != "" && !first {
 		holds = append(holds, hold(HoldSetChanging, "one member comes or goes at a time, and %s", pending))
@@ -340,9 +339,9 @@ func (w *world) holdsOfLeaving(c candidate, l look) []Hold {
 	return holds
 }
 
-// leavesAlive: m is out of the set before its CVM goes. So is one of the last two of a kind whose
-// members come back by themselves as long as they live: once its CVM is gone the other could not
-// decide that it goes.
+// leavesAlive: m is out of the set before its CVM is deleted. This also holds for one of the last two members if
+// members of the workload return automatically while they live. After its CVM is gone, the other member could not
+// decide the removal.
 func (w *world) leavesAlive(m *member) bool {
 	return group.LeavesAlive(w.spec) || group.ChangesSet(w.spec) && len(w.view.voters) == 2 && slices.Contains(w.view.voters, m.slot)
 }

@@ -2,12 +2,11 @@ package rollout
 
 import "cadre.dev/core/operation"
 
-// A step that is re-targeted after its call leaves a CVM that was told to boot one thing
-// while the admission still names the Boot before. Until a new Boot shows, what is admitted
-// and what it last reported say nothing about the CVM: taken for its state, they let the
-// next Slot go beside it.
+// A step that is re-targeted after its call leaves a CVM that boots another Revision while the admission still names
+// the Boot before. Until a new Boot shows, the admission and the last report prove nothing about the CVM. If they
+// counted as its state, the next Slot's step could begin at the same time.
 
-// joinSuperseded notes op where it can be what moved m, or what came after that.
+// joinSuperseded records op if op can have moved m, or came after the Operation that moved m.
 func (m *member) joinSuperseded(op *operation.Operation) {
 	if op.Call.Number == 0 {
 		return
@@ -15,7 +14,7 @@ func (m *member) joinSuperseded(op *operation.Operation) {
 	if op.Phase == operation.Superseded || endsBetweenParts(op) {
 		m.superseded = append(m.superseded, op)
 	}
-	// A call that certainly had no effect tells nothing about the one before.
+	// A call that certainly had no effect proves nothing about the call before.
 	if op.Before.Follows != "" && op.Phase.Ended() && !op.Call.InVain() {
 		if m.followed == nil {
 			m.followed = make(map[string]bool)
@@ -24,21 +23,21 @@ func (m *member) joinSuperseded(op *operation.Operation) {
 	}
 }
 
-// endsBetweenParts: op was refused a part after another one had taken its CVM down. What that boots
-// may never be let in: it is neither what was there before nor what was to be.
+// endsBetweenParts: the platform refused a part of op after another part had taken its CVM down. The CVM's next Boot
+// may never be admitted: it runs neither the old state nor the wanted state.
 func endsBetweenParts(op *operation.Operation) bool {
 	return op.EndedHalfDone() && op.Call.InVain()
 }
 
-// findMoved is the Operation, superseded or ended between two parts, whose call the admitted Boot of m
-// has still to go by. One that was followed by another call is judged by that one.
-// A Boot that still reports when its effect must have shown was not told anything.
+// findMoved returns the Operation, superseded or ended between two parts, whose call the admitted Boot of m has still
+// to end for. If another call followed an Operation, that later call decides. A Boot that still reports when the
+// effect must have shown was not affected.
 func (w *world) findMoved(m *member, boot string) *operation.Operation {
 	r := m.seen.Report
 	for _, op := range m.superseded {
 		shows := op.Call.IssuedAt.Add(w.t.Settle)
 		if endsBetweenParts(op) {
-			shows = op.Call.IssuedAt // the part before had shown when the one was asked for that was refused
+			shows = op.Call.IssuedAt // the earlier part had shown when the refused part was called
 		}
 		lives := r != nil && r.BootID == boot && !r.ReceivedAt.Before(shows)
 		if boot != "" && op.Before.BootID == boot && !m.followed[op.ID] && !lives {
@@ -48,8 +47,8 @@ func (w *world) findMoved(m *member, boot string) *operation.Operation {
 	return nil
 }
 
-// follows is what the next Operation of m records about that: the open one that it
-// re-targets is on the way to be superseded itself.
+// follows returns the moved Operation for the record of the next Operation of m. An open Operation that is re-targeted
+// will be superseded itself.
 func (m *member) follows() string {
 	switch {
 	case m.open != nil && m.open.Way.Service == "" && m.seen.Admission != nil && m.open.Before.BootID == m.seen.Admission.BootID:

@@ -54,12 +54,12 @@ const (
 // alive: the member's process answered its driver.
 func (r *Report) alive() bool { return r.Liveness == LivenessAlive }
 
-// Records is what the leader wrote earlier, read back from the store.
+// Records holds the leader's earlier records, read back from the store.
 type Records struct {
 	// SpecIndex is the KV index of the spec.
 	SpecIndex uint64
-	// AppliedBy and AppliedRequest are the caller and the request of the spec in force, for the record of a
-	// rollout that it begins.
+	// AppliedBy and AppliedRequest are the caller and the request of the current spec. A rollout that begins with it
+	// records them.
 	AppliedBy, AppliedRequest string
 
 	Status    group.Status
@@ -71,33 +71,31 @@ type Records struct {
 	// newest that were superseded, followed such a one, or healed it.
 	Operations []operation.Operation
 	Policies   map[string]policy.SlotPolicy
-	// Policy is the group's: the order of its Revisions, the floor, the approvals. The
-	// zero value restricts nothing.
+	// Policy is the group's: the order of its Revisions, the floor, the approvals. The zero value restricts nothing.
 	Policy policy.GroupPolicy
-	// Problems are what operators asked for about admission and did not get.
+	// Problems are the operators' admission requests that could not be fulfilled.
 	Problems []policy.Problem
 }
 
-// Source is how far one source of an Observation is to be believed. The zero value is
-// one that did not answer.
+// Source is the reliability of one source of an Observation. The zero value is a source that did not answer.
 type Source struct {
-	// Known: it answered; what it does not list is not there.
+	// Known: the source answered; an object missing from its listing does not exist.
 	Known bool
-	// Silent says why it is not known, for people.
+	// Silent says why the source is not known, for people.
 	Silent string
 }
 
-// Observation is everything seen in one pass, as a value. What it rests on is told
-// apart by source: the platform, the records, and, in the reports' own times, each agent.
+// Observation is everything seen in one pass, as a value. Its sources are kept apart: the platform, the records, and,
+// by the reports' own times, each agent.
 type Observation struct {
 	// Platform listed the CVMs; Records: every record that decides could be read.
 	Platform Source
 	Records  Source
-	// At is when the platform was asked; nothing older is in it.
+	// At is when the platform was asked; no answer is older.
 	At time.Time
 	// Slots in any order; the plan does not depend on it.
 	Slots []SlotObservation
-	// Fleet is how much is heard of all groups' agents.
+	// Fleet counts the reporting agents of all groups.
 	Fleet Fleet
 	// Orphans are platform instances of this group that no Slot claims (R77).
 	Orphans []string
@@ -107,9 +105,8 @@ type Observation struct {
 	Requests []Request
 	// Deletion is set while an operator wants the whole group gone.
 	Deletion *Deletion
-	// Refused says, by Revision, why a step to it would be made in vain: the platform would measure
-	// something else than was judged, or does not offer what it names. What is not in it is not
-	// known to be refused.
+	// Refused maps a Revision to the reason why a step to it would fail. The platform would measure other content than
+	// was judged, or does not offer a named resource. A missing Revision is not known to be refused.
 	Refused map[string]string
 	// DeleteDisks are the Slots whose disk an operator gave up.
 	DeleteDisks []string
@@ -175,17 +172,15 @@ type Report struct {
 	HealthReason string
 	// Failing are the names of the checks that certainly fail.
 	Failing []string
-	// Pending are those that came while the Boot ran and have no verdict yet: Health does not go
-	// by them.
+	// Pending are the checks that came while the Boot ran and have no verdict yet: Health does not include them.
 	Pending []string
-	// AgentSpec is the Revision whose driver, hooks and checks the agent goes by; empty: it does
-	// not tell.
+	// AgentSpec is the Revision whose driver, hooks and checks the agent uses; empty: the agent does not report it.
 	AgentSpec string
 	// HealthyFor is the uninterrupted healthy interval that the agent proves.
 	HealthyFor time.Duration
 	BootAt     time.Time
 	Role       Role
-	// MemberKnown: the driver has looked, so that Liveness is its word.
+	// MemberKnown: the driver has checked the process, so Liveness is the driver's answer.
 	MemberKnown bool
 	Liveness    Liveness
 	MemberReady bool
@@ -200,19 +195,18 @@ type Report struct {
 	Voters []string
 	// Learners belong to the set without a vote, as the same configuration lists them.
 	Learners []string
-	// MemberIDs are what the same configuration knows the members by, by their Slots; one of
-	// which it does not know the Slot stands there, and among the learners, under its VIP, or
-	// else under its id. Workloads without such ids have none.
+	// MemberIDs are the configuration's ids of the members, by their Slots. A member without a known Slot appears here,
+	// and among the learners, under its VIP, or else under its id. Workloads without such ids have none.
 	MemberIDs map[string]string
 	// Followers are the Slots that this member, which leads, sees following it now (R125).
 	Followers []string
-	// QuorumMember: the workload has a voter set and this member is asked about it.
+	// QuorumMember: the workload has a voter set, and this member answers for its own vote.
 	QuorumMember     bool
 	Busy             []string
 	MayDisrupt       bool
 	MayDisruptReason string
 	Message          string
-	// Faults are what the agent cannot do as it should, for people; it obeys all the same.
+	// Faults are the agent's failures, for people; the agent still executes orders.
 	Faults []string
 	Steps  []StepReport
 }
@@ -220,7 +214,7 @@ type Report struct {
 // StepReport is the agent's answer to one order of an Operation.
 type StepReport = operation.StepReport
 
-// Verb is what an Operation asks of the agent.
+// Verb is the work that an Operation orders from the agent.
 type Verb = operation.Verb
 
 // StepState is how far an order got.
@@ -239,7 +233,7 @@ const (
 	StepFailed         = operation.StepFailed
 )
 
-// SlotObservation joins what is known about one Slot.
+// SlotObservation joins the facts about one Slot.
 type SlotObservation struct {
 	Slot    string
 	Ordinal int

@@ -15,22 +15,22 @@ type candidate struct {
 	to   string
 	// actor is on whose behalf.
 	actor operation.Actor
-	// class is its place in the order (R31).
+	// class is the candidate's place in the order (R31).
 	class Class
-	// condition is what its member is judged by: the member's own, or that at the time of the decision.
+	// condition is the condition that the candidate is judged by: the member's own, or that at the time of the decision.
 	condition condition
 	marked    bool
-	// refresh: the update stops nothing, since only what the agent does changes.
+	// refresh: the update stops no Boot, since only the agent's work changes.
 	refresh bool
-	// forEnv: the update is for values of env of the Slot's own, and for nothing else.
+	// forEnv: the update only changes env values of the Slot's own.
 	forEnv bool
-	// why a Slot is healed, and whether it is down by the platform's word.
+	// why is the reason for healing; down: the platform reports the CVM as down.
 	why  string
 	down bool
-	// service is the one that a Restart is about; "" is the CVM.
+	// service is the service of a Restart; "" is the CVM.
 	service string
-	// left: what its step takes away is gone: the member is out of its workload's set, so that its CVM
-	// serves nobody, or the CVM was deleted and only the new one is to be made.
+	// left: the step's loss has already happened. The member is out of its workload's set, so that its CVM serves no
+	// client. Or the CVM was deleted, and only the new CVM is still to be made.
 	left bool
 }
 
@@ -64,7 +64,7 @@ func (w *world) removal(m *member) candidate {
 	return candidate{m: m, kind: operation.Delete, actor: operation.ActorScaling, condition: m.condition}
 }
 
-// need is the Action that brings m to what it is wanted at; an empty Kind for none.
+// need returns the Action that brings m to its wanted Revision; an empty Kind means none.
 func (w *world) need(m *member) candidate {
 	marked := m.namesCVM() || m.asked(RequestUpdate)
 	c := candidate{m: m, to: m.want.revision, marked: marked, actor: operation.ActorRollout}
@@ -84,7 +84,7 @@ func (w *world) need(m *member) candidate {
 		c.kind, c.actor = operation.Create, operation.ActorScaling
 		return c
 	case m.seen.Instance == nil:
-		return c // not listed: nobody knows what it needs
+		return c // not listed: the needs of m are unknown
 	case m.namesCVM() && !w.updatedFirst(m):
 		c.kind, c.to = operation.Restart, m.runs()
 	case w.outdated(m) && !w.triedAtTarget(m, m.asked(RequestUpdate)):
@@ -103,14 +103,13 @@ func (w *world) need(m *member) candidate {
 	return c
 }
 
-// restartService makes c the restart of the service that an operator named, whatever else m needs.
+// restartService makes c the restart of the service that an operator named, regardless of m's other needs.
 func (w *world) restartService(m *member, c *candidate) {
 	c.kind, c.to, c.service, c.marked = operation.Restart, m.runs(), m.request.Service, true
 }
 
-// triedAtTarget: the CVM was moved to what it is wanted at already and never became
-// available there. The same thing is not applied again (R39), unless an operator
-// asks for another attempt (R103). What the platform refused was not applied.
+// triedAtTarget: the CVM was already moved to its wanted Revision and never became available there. The same call is
+// not repeated (R39), unless an operator asks for another attempt (R103). A refused call was not applied.
 func (w *world) triedAtTarget(m *member, marked bool) bool {
 	if marked || m.open != nil {
 		return false
@@ -127,10 +126,10 @@ func (w *world) retargetable(m *member) bool {
 		return false
 	}
 	if m.open.Kind == operation.Restart && m.open.Request.ID != "" && !m.asked(RequestUpdate) {
-		return false // an operator asked for a boot of what runs
+		return false // an operator asked for a boot at the current Revision
 	}
 	if proven, known := w.lastProven(); known && m.open.Kind == operation.Replace && m.open.To == proven {
-		return false // it is made again first, and updated like the others
+		return false // the CVM is made again first, and updated like the others
 	}
 	if m.open.Way.Refreshes() && m.open.Phase == operation.Booting {
 		return false // nothing is proven by it: it is called off
@@ -138,20 +137,19 @@ func (w *world) retargetable(m *member) bool {
 	if w.refreshedAfter(m) && !w.waitsForEdit(m) {
 		return false
 	}
-	// A CVM that is made and not listed yet cannot be moved: what it seems to need is
-	// another one.
+	// A CVM that is made and not listed yet cannot be moved. Its apparent need is a replacement.
 	return m.open.Decided() && m.seen.Instance != nil
 }
 
-// refreshedAfter: what m is still to be brought to once its step is done takes a refresh of the Boot that the step
-// leads to, so that nobody stops it for that. A refresh is followed by the next one at once.
+// refreshedAfter: after its open step, m still needs only a refresh of the Boot that the step leads to. No new step
+// stops m for that. An open refresh is followed by the next refresh at once.
 func (w *world) refreshedAfter(m *member) bool {
 	return !m.open.Way.Refreshes() && w.onlyAgentSpec(m) && !w.correctsHook(m)
 }
 
-// waitsForEdit: the step of m has booted what it leads to, and its member is not ready: a check of a newer spec, or
-// after an update a secret, a right or a route, may be all that it lacks, so that the refresh comes at once. That
-// runs no POST_LAUNCH hooks: those of the step end first.
+// waitsForEdit: the step of m has booted its target, and m is not ready. A corrected check of a newer spec, or after
+// an update a secret, a right or a route, may be all that m needs. The refresh then comes at once. A refresh runs no
+// POST_LAUNCH hooks, so the hooks of the step end first.
 func (w *world) waitsForEdit(m *member) bool {
 	op := m.open
 	if op.Phase != operation.Joining || m.observed != op.To || m.report == nil || m.ready || w.began(op) {
@@ -165,14 +163,14 @@ func (w *world) waitsForEdit(m *member) bool {
 	})
 }
 
-// correctsHook: m's step waits for a hook that may be what a newer spec corrects. A restart that was begun to be
-// refreshed after it was decided for that spec.
+// correctsHook: m's step waits for a hook that a newer spec may have corrected. A restart that began under the newer
+// spec, to be refreshed afterwards, does not count.
 func (w *world) correctsHook(m *member) bool {
 	booted := m.open.Phase != operation.Booting && m.report != nil
 	return booted && m.heldByHook() && !w.began(m.open)
 }
 
-// heldByHook: a POST_LAUNCH hook holds the step of m, which reports, and no deadline ends that.
+// heldByHook: a POST_LAUNCH hook holds the step of m, which reports, and no deadline ends the hold.
 func (m *member) heldByHook() bool {
 	return slices.ContainsFunc(m.report.Steps, func(s StepReport) bool {
 		return s.Operation == m.open.ID && s.Verb == VerbPostLaunch && s.State == StepHeld

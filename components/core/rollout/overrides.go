@@ -10,16 +10,16 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// Override is what an operator set on a Slot, a group or the cluster, with who, why and until
-// when. The zero value says nothing beyond being set.
+// Override is an operator's setting on a Slot, a group or the cluster, with its author, reason and end. The zero value
+// means only that the override is set.
 type Override struct {
 	Reason string
 	By     string
-	// Until is when it ends by itself; zero: when it is taken back.
+	// Until is when the override expires; zero: it stays until it is withdrawn.
 	Until time.Time
-	// Group that a freeze is about; empty: all of them.
+	// Group is the frozen group; empty: all groups.
 	Group string
-	// Excludes is what an exclusion leaves the Slot out of.
+	// Excludes is the kind of work that an exclusion withholds from the Slot.
 	Excludes group.Exclusion
 }
 
@@ -38,12 +38,12 @@ func (k Override) text() string {
 	return out
 }
 
-// hold is a Hold by the override; format has one %s for what is known about it.
+// hold returns a Hold by the override; format has one %s for the override's details.
 func (k Override) hold(predicate, format string) Hold {
 	return holdUntil(k.Until, predicate, format, k.text())
 }
 
-// told is the override as the status has it.
+// told returns the override for the status.
 func (k *Override) told() *group.Override {
 	if k == nil {
 		return nil
@@ -51,7 +51,7 @@ func (k *Override) told() *group.Override {
 	return &group.Override{From: k.Excludes.Words(), Reason: k.Reason, By: k.By, Until: k.Until}
 }
 
-// scope is the argument of `cadre unfreeze` that lifts it.
+// scope returns the argument of `cadre unfreeze` that lifts the override.
 func (k Override) scope() string {
 	if k.Group == "" {
 		return ""
@@ -84,7 +84,7 @@ func (w *world) excluded(ordinal int) *Override {
 	return nil
 }
 
-// excludedFrom is what that override leaves the Slot out of.
+// excludedFrom returns the kinds of work that the Slot's override withholds.
 func (w *world) excludedFrom(ordinal int) group.Exclusion {
 	if k := w.excluded(ordinal); k != nil {
 		return k.Excludes
@@ -92,8 +92,8 @@ func (w *world) excludedFrom(ordinal int) group.Exclusion {
 	return group.Exclusion{}
 }
 
-// keptBy is what keeps the Slot of an ordinal from the target: the spec, or an operator's override. An extra
-// one is kept by nothing that is said of it alone: it is there to be the first at the target.
+// keptBy returns the rule that keeps the Slot of an ordinal from the target: the spec, or an operator's override. No
+// rule for its ordinal keeps an extra Slot: it is the first at the target.
 func (w *world) keptBy(ordinal int) string {
 	by := w.spec.KeptBy(ordinal, w.excludedFrom(ordinal))
 	if by != "" && by != group.KeptByPartition && !w.spec.HasOrdinal(ordinal) {
@@ -102,19 +102,19 @@ func (w *world) keptBy(ordinal int) string {
 	return by
 }
 
-// unhealed: the Slot of m is left as it is when it breaks by itself.
+// unhealed: the Slot of m is not repaired automatically.
 func (w *world) unhealed(m *member) bool {
 	return w.spec.Unhealed(m.ordinal, w.excludedFrom(m.ordinal))
 }
 
-// excludedText tells of the override that leaves m out, and how it is taken back.
+// excludedText describes the override that excludes m, and how to withdraw it.
 func (w *world) excludedText(m *member) string {
 	k := w.excluded(m.ordinal)
 	return fmt.Sprintf("%s is excluded from %s by an operator%s; to go on: cadre instance include %s", m.slot, strings.Join(k.Excludes.Words(), " and "), k.text(), m.slot)
 }
 
-// warnings are those of the spec, a freeze, and the exclusions that keep something back now: a plan has
-// no step of theirs that could be held.
+// warnings are those of the spec, a freeze, and the exclusions that keep work back now. The plan has no step of an
+// excluded Slot that could be held.
 func (w *world) warnings(actions []Action) []string {
 	out := group.Warnings(w.spec)
 	frozen := func(a Action) bool {
@@ -137,21 +137,20 @@ func (m *member) rests() bool {
 	return m != nil && m.open != nil && m.open.Kind == operation.Drain && m.open.Phase == operation.Drained
 }
 
-// notDrained: it was, and what runs by now could not be, or leads all the same.
+// notDrained: m was drained, but its present Boot could not be drained or leads again.
 func (m *member) notDrained() bool {
 	return m.rests() && (m.open.NotDrained() || m.leads() || m.named)
 }
 
-// drained: an operator wants m out of service. Nothing else is done about it meanwhile.
+// drained: an operator wants m out of service. No other step starts for m meanwhile.
 func (m *member) drained() bool { return m.seen.Drain != nil }
 
-// keptByHand: an operator's override keeps the rollout from m; it has no clock of its own.
+// keptByHand: an operator's override keeps the rollout from m, and has no clock of its own.
 func (m *member) keptByHand() bool { return m.drained() || m.seen.Protection != nil }
 
-// drain makes c what takes m out of service, where there is something that could serve. What
-// is needed or asked for beside that is held while the drain stands, and told as such. What is
-// down of one that is protected as well is repaired all the same, since a protection promises
-// that, and keeps the drain itself.
+// drain makes c the drain of m, if a Boot of m could serve. Other needed or requested steps are held while the drain
+// stands, and reported as such. A down member that is protected too is repaired anyway, because a protection promises
+// that; the repair keeps the drain.
 func (w *world) drain(m *member, c candidate) candidate {
 	switch {
 	case m.rests() && m.asked(RequestReplace):
@@ -220,14 +219,14 @@ func (w *world) unwantedByHand(m *member, op operation.Operation) string {
 	return firstMessage(w.holdsOfProtection(w.again(m, op), look{op: &op}))
 }
 
-// holdsOfProtection keeps m from all that would take it away or cost its disk. What is known
-// to be down is restarted on its disk all the same: that takes nothing away.
+// holdsOfProtection holds each step that would take m away or cost its disk. A member known to be down is restarted on
+// its disk anyway: that takes nothing away.
 func (w *world) holdsOfProtection(c candidate, _ look) []Hold {
 	p := c.m.seen.Protection
 	if p == nil {
 		return nil
 	}
-	// An update is none: a reboot of its own is no word for another revision.
+	// An update is no repair: a reboot alone is no request for another Revision.
 	repair := c.kind == operation.Restart && c.condition != well && c.condition != lost
 	if repair {
 		return nil

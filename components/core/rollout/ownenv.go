@@ -7,8 +7,8 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// envUnapplied: the CVM of m was given other values of env of its own than it is to have (R143).
-// No platform shows them and no Boot proves them: what counts is the record of the last call.
+// envUnapplied: the CVM of m received other env values of its own than wanted (R143). No platform shows these values
+// and no Boot proves them. The record of the last call decides.
 func (w *world) envUnapplied(m *member) bool {
 	if m.seen.Instance == nil || m.condemned || m.want.revision == "" {
 		return false
@@ -19,13 +19,13 @@ func (w *world) envUnapplied(m *member) bool {
 	return w.spec.OwnEnv(m.ordinal, w.templateOf(m.want.revision)) != m.record.OwnEnv
 }
 
-// onlyEnv: m runs what it is to run, but for values of env of its own. Its step is none of the
-// rollout's way to a Revision: the hand-over before it is one more, and not the planned one (R53).
+// onlyEnv: m runs its wanted Revision, and only its own env values differ. The step does not move the Slot to a
+// Revision. Its hand-over is therefore additional, and not the planned hand-over (R53).
 func (w *world) onlyEnv(m *member) bool {
 	return w.envUnapplied(m) && m.observed == m.want.revision && !w.givenOther(m) && !w.shownOther(m)
 }
 
-// sameEnv: op gave the CVM of m the values that it is to have.
+// sameEnv: op gave the CVM of m its wanted env values.
 func (w *world) sameEnv(m *member, op operation.Operation) bool {
 	return op.Call.OwnEnv == w.spec.OwnEnv(m.ordinal, w.templateOf(m.want.revision))
 }
@@ -36,7 +36,7 @@ func withEnv(ordinal int, list []group.Change) []group.Change {
 	return append(list[:len(list):len(list)], group.Change{Path: path, Class: group.ClassOf(path)})
 }
 
-// ownEnvWord is what is told of m's own env; empty: it has none, and was given none.
+// ownEnvWord returns the reported state of m's own env; empty: m has none and received none.
 func (w *world) ownEnvWord(m *member) string {
 	switch {
 	case w.envUnapplied(m):

@@ -25,12 +25,12 @@ const (
 	ClassLeader Class = 6
 )
 
-// Hold says why an Action waits, and what would unblock it (R138).
+// Hold is the reason why an Action waits, and the event that would end the wait (R138).
 type Hold struct {
 	// Predicate is a stable name, e.g. "max_unavailable", "quorum", "paused" (R140).
 	Predicate string `json:"predicate"`
 	Message   string `json:"message"`
-	// Until is when the predicate may clear by time alone; zero when it is not time.
+	// Until is when the predicate may clear by time alone; zero if time does not clear it.
 	Until time.Time `json:"until,omitzero"`
 }
 
@@ -47,7 +47,7 @@ type Action struct {
 	From  string `json:"from_revision,omitempty"`
 	To    string `json:"to_revision,omitempty"`
 	Class Class  `json:"class,omitempty"`
-	// Takes is what the step costs the member (R146); empty for creations and removals.
+	// Takes is the step's cost for the member (R146); empty for creations and removals.
 	Takes group.UpdateAction `json:"takes,omitempty"`
 	// Execute: may run now. Otherwise Holds has at least one entry.
 	Execute bool   `json:"execute"`
@@ -57,12 +57,12 @@ type Action struct {
 	Phase     operation.Phase `json:"phase,omitempty"`
 	// Transfer is the planned hand-over (R53).
 	Transfer *operation.Transfer `json:"transfer,omitempty"`
-	// CVM is the one that may be touched, at the time of the decision (R63); empty for Create.
+	// CVM is the CVM that may be touched, at the time of the decision (R63); empty for Create.
 	CVM    operation.CVM    `json:"cvm,omitzero"`
 	Way    operation.Way    `json:"way,omitzero"`
 	Before operation.Before `json:"before,omitzero"`
 	Set    operation.Set    `json:"set,omitzero"`
-	// Extra: the Slot is there for the time of a rollout (max_surge).
+	// Extra: the Slot exists for the time of a rollout (max_surge).
 	Extra bool `json:"extra,omitempty"`
 	// DrainWithin is how long the step may take until it acts.
 	DrainWithin time.Duration `json:"-"`
@@ -72,7 +72,7 @@ type Action struct {
 	Retarget string `json:"retarget,omitempty"`
 }
 
-// Move is what an update from one Revision to another changes (R146).
+// Move is the change of an update from one Revision to another (R146).
 type Move struct {
 	From    string         `json:"from_revision,omitempty"`
 	To      string         `json:"to_revision"`
@@ -88,7 +88,7 @@ type Plan struct {
 	Generation uint64 `json:"generation"`
 	// Actions in the order in which they will be taken.
 	Actions []Action `json:"actions"`
-	// Moves are the updates among Actions, by what they change.
+	// Moves are the updates among Actions, with their changes.
 	Moves []Move `json:"moves,omitempty"`
 	// Rollout is the rollout record as it should read now; nil when none is due.
 	Rollout *operation.Rollout `json:"rollout,omitempty"`
@@ -112,8 +112,8 @@ type Plan struct {
 	Message string `json:"message"`
 	// Wake is when to plan again without any change; zero: only on change.
 	Wake time.Time `json:"wake,omitzero"`
-	// Clock is Wake for whoever is told when an agent falls silent: the moments at which
-	// reports get stale are not in it.
+	// Clock is Wake for a caller that is notified when an agent stops reporting. Clock excludes the moments at which
+	// reports become stale.
 	Clock time.Time `json:"-"`
 }
 
@@ -134,7 +134,7 @@ type Timing struct {
 	LostAfter time.Duration
 }
 
-// OrDefault is t with what its maker left out.
+// OrDefault returns t with the default for each missing field.
 func (t Timing) OrDefault() Timing {
 	d := DefaultTiming()
 	fill := func(field *time.Duration, value time.Duration) {
@@ -150,12 +150,12 @@ func (t Timing) OrDefault() Timing {
 	return t
 }
 
-// DefaultTiming is what production uses.
+// DefaultTiming is the Timing in production.
 func DefaultTiming() Timing {
 	return Timing{StaleAfter: 15 * time.Second, MaxCallTimeout: 10 * time.Second, UnknownDeadline: 10 * time.Minute, LostAfter: 5 * time.Minute}
 }
 
-// HoldsBySlot are what the next steps of the Slots wait for (R138), as a Slot's status tells it.
+// HoldsBySlot are the holds of the Slots' next steps (R138), as a Slot's status reports them.
 func (p *Plan) HoldsBySlot() map[string][]group.Hold {
 	out := map[string][]group.Hold{}
 	for _, a := range p.Actions {

@@ -6,17 +6,16 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// look is what one evaluation of the predicates goes by.
+// look is the input of one evaluation of the predicates.
 type look struct {
-	// taken is what this pass already decided to begin.
+	// taken holds the steps that this pass already decided to begin.
 	taken *taken
-	// op is the Operation at the second look, right before its call (R50); nil at the
-	// first one. Its own Slot counts as gone, and what its drain changed about the member
-	// does not count against it.
+	// op is the Operation at the precommit check, right before its call (R50); nil at the preflight check. Its own Slot
+	// counts as gone. The effect of its own drain on the member does not count against it.
 	op *operation.Operation
 }
 
-// harm is what an Action can cost.
+// harm is the possible cost of an Action.
 type harm int
 
 const (
@@ -51,20 +50,20 @@ type predicate struct {
 	// Kind has a harm. only narrows it to some Kinds.
 	from harm
 	only []operation.Kind
-	// voluntary: it holds only what nobody needs, not the repair of what is known to be
-	// down. What is only silent may be as well as ever.
+	// voluntary: the rule does not hold the repair of a member that is known to be down. A member that only does not
+	// report may be healthy, so the rule applies.
 	voluntary bool
-	// stops: it is about taking a member away, so that a refresh is not asked.
+	// stops: the rule concerns taking a member away, so a refresh skips it.
 	stops bool
-	// actor: it is about what is done on that one's behalf; "": whoever's.
+	// actor: the rule concerns steps of that Actor; "": of any Actor.
 	actor operation.Actor
-	// check is asked before the step begins, and again right before its platform call (R50), by the same function.
-	// Where the first time is enough, once says why.
+	// check runs before the step begins, and again right before its platform call (R50), as the same function. If the
+	// first run is enough, once says why.
 	check check
 	once  string
 }
 
-// predicates are all the rules, in the order in which their reasons are told.
+// predicates are all the rules, in the order of their reported reasons.
 var predicates = []predicate{
 	{names: []string{HoldNotApproved, HoldBelowFloor, HoldRevoked}, only: notDelete, check: (*world).holdsOfGate,
 		once: "the policy is judged again, by hash, when the Revision is allowed for the Slot"},
@@ -145,7 +144,7 @@ func (p predicate) appliesTo(w *world, c candidate) bool {
 		return false
 	}
 	if p.from > constructive && (c.left || w.ending()) {
-		return false // what could be lost is gone already, or the whole group goes: there is nothing left to protect
+		return false // the member or the whole group already goes: nothing is left to protect
 	}
 	return !p.voluntary || c.condition == well || c.condition == lost
 }
@@ -153,7 +152,7 @@ func (p predicate) appliesTo(w *world, c candidate) bool {
 // ending: the whole group is being deleted.
 func (w *world) ending() bool { return w.obs.Deletion != nil }
 
-// holdsOf is every reason why c may not run now, at the first look.
+// holdsOf returns every reason why c may not run now, at the preflight check.
 func (w *world) holdsOf(c candidate, taken *taken) []Hold {
 	var holds []Hold
 	for i := range predicates {

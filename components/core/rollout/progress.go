@@ -18,9 +18,8 @@ const (
 	keptFailures = 16
 )
 
-// trackRollout brings the rollout record up to date: a new target starts a new one
-// and supersedes the old, work on an ended one opens it again, and the state
-// follows from what is seen. A pass that could not look at everything changes no
+// trackRollout updates the rollout record. A new target starts a new rollout and supersedes the old. Work on an ended
+// rollout opens it again. The state follows from the observation. A pass without a complete observation changes no
 // verdict (R11).
 func (w *world) trackRollout() {
 	w.noteFailedRevisions()
@@ -28,7 +27,7 @@ func (w *world) trackRollout() {
 	r := w.rollout
 	r.Generation, r.Transfers = w.generation, w.transfersMade()
 	if w.retry != nil {
-		// What the platform refused is asked for again, whatever the rollout made of it.
+		// A refused call is tried again, whatever state the refusal gave the rollout.
 		w.forgive()
 		r.RetriedBy, r.RetryRequest = w.retry.By, w.retry.ID
 		if r.State == operation.FailedState {
@@ -53,8 +52,8 @@ func (w *world) trackRollout() {
 	case !doing && (r.State == operation.Complete || r.State == operation.PartitionReached):
 		// A Slot that was lost later is no failure of the rollout (R90).
 	case r.State == operation.FailedState:
-		// The verdict stands until somebody decides (I6): nothing that happens by
-		// itself, a creation or a Slot that comes back, takes it away.
+		// The verdict stands until an operator decides (I6). An automatic event, such as a creation or a returning Slot,
+		// does not remove it.
 	case w.stoppedBy() != "":
 		w.setState(operation.PausedState, w.stoppedBy())
 	default:
@@ -69,9 +68,9 @@ func (w *world) trackRollout() {
 	}
 }
 
-// leftBehind are the Slots that are kept from the target by the spec's instance blocks or by a
-// override. The rollout is not complete without them (R139); why is what keeps them, "" when there
-// is none, of a single one with all that is known.
+// leftBehind returns the Slots that the spec's instance blocks or an override keep from the target. The rollout is not
+// complete without them (R139). why names the reason, or is empty if no Slot is kept; for a single Slot it has all
+// details.
 func (w *world) leftBehind() (slots, why string) {
 	var names, by []string
 	for _, m := range w.members {
@@ -101,15 +100,15 @@ func verdictText(v *operation.Verdict) string {
 	return v.Slot + ": " + v.Reason
 }
 
-// goOn lets a failed rollout run again: what its Operations up to a number showed is no
-// evidence any more, and its clock starts anew.
+// goOn lets a failed rollout run again. The Operations up to a number are no evidence any more, and the rollout's
+// clock restarts.
 func goOn(r *operation.Rollout, why string, forgiven int, now time.Time) {
 	r.State, r.Reason, r.Verdict = operation.Running, why, nil
 	r.Forgiven, r.ProgressAt, r.EndedAt = forgiven, now, time.Time{}
 }
 
-// forgivable is the number up to which Operations are forgiven: all, but not one that is
-// still under way, whose end nobody has seen. Where one after it failed, that one goes too.
+// forgivable returns the number up to which Operations are forgiven: all, except an open Operation, whose end is not
+// known. If a later Operation failed, the open Operation is forgiven too.
 func (w *world) forgivable() int {
 	first := w.rollout.Steps
 	for _, m := range w.tally.open {
@@ -125,7 +124,7 @@ func (w *world) forgivable() int {
 	return max(first, w.rollout.Forgiven)
 }
 
-// forgive drops what is no evidence any more: what can be forgiven now.
+// forgive drops the Operations that can be forgiven now from the evidence.
 func (w *world) forgive() {
 	w.rollout.Forgiven = w.forgivable()
 	for _, m := range w.everyone {
@@ -172,8 +171,8 @@ func (w *world) madeAnew() bool {
 	return w.rec.Status.Target == "" && r != nil && ended(r.State)
 }
 
-// goesOn: the newest rollout leads where the spec does. A group that is made anew begins its own, which
-// inherits no clock, no verdict and no evidence.
+// goesOn: the newest rollout has the spec's target. A group that was made again begins its own rollout, which inherits
+// no clock, no verdict and no evidence.
 func (w *world) goesOn(r *operation.Rollout) bool { return r.To == w.target && !w.madeAnew() }
 
 func ended(s operation.RolloutState) bool {
@@ -189,7 +188,7 @@ func (w *world) setState(s operation.RolloutState, reason string) {
 	r := w.rollout
 	if r.State != s {
 		if ended(r.State) && !ended(s) {
-			r.ProgressAt = w.now // opened again: its clock starts anew (R88)
+			r.ProgressAt = w.now // opened again: its clock restarts (R88)
 		}
 		r.EndedAt = time.Time{}
 		if ended(s) {
@@ -209,11 +208,11 @@ func (w *world) setState(s operation.RolloutState, reason string) {
 func (w *world) resume() {
 	r := w.rollout
 	if r.State == operation.Complete || r.State == operation.PartitionReached {
-		// What failed on the way came right before it ended, and proves nothing now (R90).
+		// Failures on the way recovered before the rollout ended, and prove nothing now (R90).
 		w.forgive()
 	}
 	if !r.PausedAt.IsZero() || ended(r.State) || r.ProgressAt.After(w.now) {
-		// A time to come was written by a leader whose clock was ahead.
+		// A leader whose clock was ahead wrote a time in the future.
 		r.PausedAt, r.ProgressAt = time.Time{}, w.now
 	}
 	switch waits := w.waitsForDecision(); {
@@ -224,18 +223,18 @@ func (w *world) resume() {
 	}
 }
 
-// waitsForDecision: what is left waits until a person approves, allows more, or asks for it, until the
-// platform takes what it refuses (R74), or until the workload lets its members be stopped.
+// waitsForDecision: the remaining work waits for an operator's approval, permission or request. Or it waits until the
+// platform accepts a refused call (R74), or until the workload lets its members be stopped.
 func (w *world) waitsForDecision() bool {
 	return w.spec.UpdatePolicy.Type == group.Opportunistic || !w.mayRun(w.target) || w.tooHarsh() != nil || w.onlyLeaderAsks() ||
 		w.found.waits.of(w.waitsForWord)
 }
 
-// endedByWord are the holds that only the workload's or a person's word ends, however long that takes.
+// endedByWord are the holds that only the workload's or an operator's permission ends, after any time.
 var endedByWord = []string{HoldMayDisrupt, HoldBusy, HoldLeaderAsks, HoldInterruption, HoldProtected, HoldDrained}
 
-// waitsForWord: no outdated Slot waits for anything else than such a word, or for another one that does, and no
-// other Slot is in trouble. A leader's step follows those of all others.
+// waitsForWord: each outdated Slot waits only for such a permission, or for another Slot that does. No other Slot is
+// in trouble. A leader's step follows all other steps.
 func (w *world) waitsForWord() bool {
 	if slices.ContainsFunc(w.tally.notAvailable, func(m *member) bool { return !m.keptByHand() }) {
 		return false
@@ -258,8 +257,8 @@ func (w *world) rollsTo(m *member) candidate {
 	return candidate{m: m, kind: operation.Update, to: m.want.revision, actor: operation.ActorRollout, condition: well, refresh: w.refreshes(m)}
 }
 
-// keepProgressClock lets the clock stand while the rollout waits for Slots that an operator
-// marked, and starts it anew after that, like after a pause.
+// keepProgressClock stops the clock while the rollout waits for Slots that an operator marked. The clock then
+// restarts, as after a pause.
 func (w *world) keepProgressClock() {
 	r, waits := w.rollout, w.waitsForOverrides()
 	if !waits || r.PausedAt.IsZero() || r.State != operation.Running {
@@ -270,10 +269,9 @@ func (w *world) keepProgressClock() {
 	}
 }
 
-// waitsForOverrides: what is left is an operator's for now, by an override, by a pin to what may not
-// run, or since it is down and left so. A Slot beside that which is in a step or in trouble has
-// the rollout's time, and so has one that waits for its turn, unless it is those kept by hand who
-// hold it.
+// waitsForOverrides: all remaining work waits for an operator. The cause is an override, a pin to a Revision that may
+// not run, or a down Slot that is excluded from healing. Any other Slot in a step or in trouble uses the rollout's
+// time. A Slot that waits for its turn uses it too, unless the Slots kept by hand hold it.
 func (w *world) waitsForOverrides() bool {
 	var waiting []*member
 	kept, away := false, 0
@@ -300,9 +298,8 @@ func (w *world) leftDown(m *member) bool {
 	return !w.inScope(m) && w.unhealed(m) && m.unavailable()
 }
 
-// heldByKept: m's step waits for those that are kept by hand. All others are available and in no
-// step: where as many are away, a hold for room or for a quorum is for them; and a leader waits for
-// those behind it whether they are away or not.
+// heldByKept: m's step waits for the Slots that are kept by hand. All other Slots are available and in no step. While
+// kept Slots are away, a hold for room or for a quorum is theirs. A leader waits for the Slots behind it, away or not.
 func (w *world) heldByKept(m *member, away int) bool {
 	return slices.ContainsFunc(w.holdsOf(w.rollsTo(m), &taken{}), func(h Hold) bool {
 		switch h.Predicate {
@@ -348,14 +345,14 @@ func (w *world) arrived() bool {
 // workLeft: a Slot in scope is not at the target, or does not exist yet.
 func (w *world) workLeft() bool {
 	return slices.ContainsFunc(w.members, func(m *member) bool {
-		// One that gets another CVM was there, and comes back: that is no work of the rollout.
+		// A Slot that gets another CVM existed before and returns, so it is no work of the rollout.
 		replaced := m.open != nil && m.open.Kind == operation.Replace
 		return !replaced && !m.extra && (w.outdated(m) || m.missing())
 	})
 }
 
-// evidence is why the rollout failed; nil while it has not (R39, R88, R89, R99). It is
-// recorded as the verdict, and stands from then on.
+// evidence returns why the rollout failed; nil if it did not (R39, R88, R89, R99). The verdict is recorded and stands
+// from then on.
 func (w *world) evidence() *operation.Verdict {
 	for _, m := range w.members {
 		if v := w.evidenceOf(m); v != nil {
@@ -370,7 +367,7 @@ func (w *world) evidence() *operation.Verdict {
 	return nil
 }
 
-// refusedLast is what the platform said last where a Slot still waits after its refusal.
+// refusedLast returns the platform's last message for a Slot that still waits after a refusal.
 func (w *world) refusedLast() string {
 	for _, m := range w.members {
 		if last := m.last(); m.open == nil && last != nil && last.Phase == operation.Failed && last.Failure.Cause == operation.CauseRefused {
@@ -423,7 +420,7 @@ func (w *world) progressSince() time.Time {
 	}
 	for _, m := range w.members {
 		if last := m.last(); last != nil && last.Failure.Cause == operation.CauseRefused && last.Times.Ended.After(since) && !last.Times.Ended.After(w.now) {
-			since = last.Times.Ended // what the platform does not take is its time (R74), as often as it is asked
+			since = last.Times.Ended // the time of platform refusals does not count (R74), for any number of retries
 		}
 		if m.open == nil || m.open.Kind == operation.Drain {
 			continue // an operator's drain is no step of the rollout
@@ -454,8 +451,8 @@ func (w *world) waitsForPeople() bool {
 	})
 }
 
-// noteFailedRevisions keeps which Revisions a Slot failed at without ever being
-// available there (R90). What the platform refused is no verdict about them (R74).
+// noteFailedRevisions records which Revisions a Slot failed at without ever being available there (R90). A platform
+// refusal is no verdict about a Revision (R74).
 func (w *world) noteFailedRevisions() {
 	w.failedRevs = slices.Clone(w.rec.Status.FailedRevisions)
 	for _, m := range w.members {

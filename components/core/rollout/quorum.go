@@ -15,7 +15,7 @@ func (w *world) holdsOfQuorum(c candidate, l look) []Hold {
 		return nil // holdsOfDisk and holdsOfReplace
 	}
 	if c.kind == operation.Restart && c.actor == operation.ActorHealing && c.m.halted() {
-		return nil // to start what is down takes nothing away; where all are, none waits for another
+		return nil // starting a down member does no harm; if all are down, none waits for another
 	}
 	holds := w.holdsOfSize(c)
 	if !w.voter(c.m) {
@@ -33,8 +33,8 @@ func (w *world) holdsOfQuorum(c candidate, l look) []Hold {
 	return holds
 }
 
-// holdsOfSize is R18: a group of one is interrupted, unless that is refused, and so is a
-// member whose duties nobody else can have.
+// holdsOfSize is R18: a group of one is interrupted, unless the spec refuses that. The same holds for a member whose
+// duties no other member can take.
 func (w *world) holdsOfSize(c candidate) []Hold {
 	if w.spec.UpdatePolicy.Interruption != group.InterruptionRefuse || !c.m.inService() {
 		return nil
@@ -48,9 +48,9 @@ func (w *world) holdsOfSize(c candidate) []Hold {
 	return nil
 }
 
-// alone: no other member can have m's duties, by what they are: learners, and replicas
-// that may not lead. Then m is updated like the only member of its group (R18). Where m is the
-// only one that stays, those that are to be removed have its duties as long as they run.
+// alone: no other member can take m's duties, by its role: learners, and replicas that may not lead. Then m is updated
+// like the only member of its group (R18). If m is the only remaining member, members that are to be removed have its
+// duties as long as they run.
 func (w *world) alone(m *member) bool {
 	others := w.members
 	if len(others) == 1 {
@@ -66,7 +66,7 @@ func (w *world) alone(m *member) bool {
 		return len(w.view.voters) == 1
 	}
 	for _, other := range others {
-		// One that is silent may be able to lead.
+		// A member that does not report may be able to lead.
 		if other != m && (other.report == nil || other.report.Role != RoleLearner && other.report.Role != RoleNone) {
 			return false
 		}
@@ -74,14 +74,14 @@ func (w *world) alone(m *member) bool {
 	return true
 }
 
-// isSick: c is broken by itself, or an operator marked it while it is not
-// available; then what protects healthy members does not protect it.
+// isSick: the candidate's condition is bad, or an operator requested a step by name while the member is not available.
+// Then the protection of healthy members does not apply to c.
 func (w *world) isSick(c candidate) bool {
 	return c.condition != well || c.marked && !c.m.ready && !c.m.available
 }
 
-// holdsOfVoterCap is R17, and R45: below quorum voters are repaired one after the other, and so is one that takes no
-// part in it. Members of a workload that replicates without voting count as if they voted.
+// holdsOfVoterCap is R17 and R45: below quorum, voters are repaired one after the other, and so is a member outside
+// the quorum. Members of a workload that replicates without voting count as voters.
 func (w *world) holdsOfVoterCap(c candidate, taken *taken) []Hold {
 	n := w.spec.Replicas
 	if len(w.view.voters) > 0 {
@@ -127,7 +127,7 @@ func (w *world) holdsOfMajority(c candidate, taken *taken) []Hold {
 	}
 	switch {
 	case v == 1, w.outsideQuorum(c), v == 2 && w.spec.UpdatePolicy.Interruption == group.InterruptionAllow:
-		return nil // of one that votes R18 is the judge
+		return nil // R18 decides for a single voter
 	case v == 2:
 		return []Hold{hold(HoldWouldLoseQuorum, "of two voters none can be spared; set update_policy.interruption = \"allow\", or add a voter")}
 	}
@@ -137,10 +137,9 @@ func (w *world) holdsOfMajority(c candidate, taken *taken) []Hold {
 	return nil
 }
 
-// outsideQuorum: stopping c takes no vote away, since it is certainly down, or
-// since there is no quorum that it could be part of. One that is silent or behind
-// while the cluster has a leader may be the very vote that the leader stands on, so
-// it is judged like a healthy one.
+// outsideQuorum: stopping c removes no vote, because c is certainly down, or because no quorum exists. While the
+// cluster has a leader, a voter that does not report or lags may hold the very vote that the leader needs. Such a
+// voter is judged like a healthy voter.
 func (w *world) outsideQuorum(c candidate) bool {
 	if !w.isSick(c) || w.view.healthy[c.m.slot] {
 		return false
@@ -148,7 +147,8 @@ func (w *world) outsideQuorum(c candidate) bool {
 	return c.condition.certain() || w.view.leader == ""
 }
 
-// healthyWithout is H \ {c}, less those in a step or taken. A member that serves between two parts of its step votes.
+// healthyWithout returns H \ {c}, without the members in a step or taken. A member that serves between two parts of
+// its step votes.
 func (w *world) healthyWithout(c *member, taken *taken) []string {
 	var left []string
 	for _, slot := range w.view.voters {

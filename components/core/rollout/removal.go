@@ -2,11 +2,11 @@ package rollout
 
 import "cadre.dev/core/operation"
 
-// holdsOfRemoval: a Slot that goes does so only while all others are available, so that an
-// update which began beside it would have its drain called off (R104).
+// holdsOfRemoval: a Slot is removed only while all others are available. An update that began during a removal would
+// have its drain called off (R104).
 func (w *world) holdsOfRemoval(c candidate, l look) []Hold {
 	if c.m.open != nil {
-		return nil // it moves already, to another Revision
+		return nil // the Slot already moves to another Revision
 	}
 	for _, m := range w.condemned {
 		if m.open != nil && m.open.Kind == operation.Delete || l.taken.has(m) {

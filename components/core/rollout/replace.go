@@ -7,9 +7,8 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// holdsOfReplace: the disk is lost, so the group must bear it and somebody must have
-// the data (R46, R136). Of a workload that no driver knows, the operator's word counts, or
-// that of the spec.
+// holdsOfReplace: the disk is lost, so the group must tolerate the loss and another member must have the data (R46,
+// R136). For a workload without a driver, the operator's request or the spec decides.
 func (w *world) holdsOfReplace(c candidate, l look) []Hold {
 	var holds []Hold
 	for _, replacing := range [][]*member{w.tally.replacing, l.taken.replacing} {
@@ -36,9 +35,9 @@ func (w *world) holdsOfReplace(c candidate, l look) []Hold {
 	return holds
 }
 
-// replacedBefore is the first of those that are replaced, or nil, that c waits for. A voter that keeps
-// the new CVMs of others out of the set waits for none until it is out; of several that are out
-// the one goes on whose calls began, and before that the first.
+// replacedBefore returns the first replacement that c waits for, or nil. A voter that keeps the new CVMs of others out
+// of the set waits for none until it is out. Among several members that are out, the member whose calls began goes on,
+// and otherwise the first member.
 func (w *world) replacedBefore(c candidate, l look, replacing []*member) *member {
 	if w.outFirst(c.m) {
 		return nil
@@ -46,7 +45,7 @@ func (w *world) replacedBefore(c candidate, l look, replacing []*member) *member
 	begun, after := l.op != nil && l.op.Call.Number > 0, false
 	for _, other := range replacing {
 		if other == c.m {
-			after = true // those that follow wait for it
+			after = true // the later members wait for c
 			continue
 		}
 		if op := other.open; op != nil && op.Call.Outcome == operation.OutcomeRefused {

@@ -8,25 +8,24 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// RequestKind is what an operator asks for.
+// RequestKind is the kind of an operator's request.
 type RequestKind string
 
 const (
-	// RequestRestart asks for a restart of one Slot at what it runs; with a Service for a
-	// restart of that alone.
+	// RequestRestart asks for a restart of one Slot at its current Revision, or of only the given Service.
 	RequestRestart RequestKind = "restart"
-	// RequestUpdate asks for the update of one Slot to what it is to run, now.
+	// RequestUpdate asks for the immediate update of one Slot to its wanted Revision.
 	RequestUpdate RequestKind = "update"
-	// RequestReplace asks for another CVM with an empty disk in place of one Slot's.
+	// RequestReplace asks for another CVM, with an empty disk, for one Slot.
 	RequestReplace RequestKind = "replace"
-	// RequestResolve says how an Operation ended whose call nobody can tell the effect of.
+	// RequestResolve records how an Operation ended whose call has an unknown effect.
 	RequestResolve RequestKind = "resolve"
 	// RequestRetry lets a failed rollout go on.
 	RequestRetry RequestKind = "retry"
 )
 
-// PassedByName reports that a hold of a rollout's step is none for an operator who asks for the
-// update of that Slot by its name.
+// PassedByName reports that a hold of a rollout's step does not apply when an operator requests the update of that
+// Slot by its name.
 func PassedByName(predicate string) bool {
 	switch predicate {
 	case HoldOpportunistic, HoldPaused, HoldActionNotAllowed, HoldLeaderAsks, HoldStepDelay:
@@ -35,15 +34,14 @@ func PassedByName(predicate string) bool {
 	return false
 }
 
-// Request is what an operator asked for, until it is answered.
+// Request is an operator's request until its answer.
 type Request struct {
-	// ID is the caller's; it names the Operation that answers, so that asking twice is
-	// asking once (I17).
+	// ID is the caller's; it names the Operation that answers, so a repeated request has the effect of one (I17).
 	ID   string
 	Kind RequestKind
 	// Slot of a restart, update or replace, Operation of a resolve.
 	Slot string
-	// Service, of a restart, is the one that starts anew; "": the CVM.
+	// Service, of a restart, is the service to restart; "": the CVM.
 	Service   string
 	Operation string
 	// As is how a resolved Operation ended: "done" or "failed".
@@ -104,12 +102,12 @@ func (w *world) joinRequests() {
 // made by a coordinator whose clock may differ.
 const backAfter = time.Minute
 
-// outlived: what was asked for is about a CVM that m has no more, or that was gone and is back. It may
-// have waited for days, or stand twice: the disk that it would cost now is another one, or well.
+// outlived: the request names a CVM that m no longer has, or a CVM that was gone and has returned. The request may be
+// days old, or recorded twice. Now it would cost another disk, or a healthy disk.
 func (w *world) outlived(m *member, r Request) bool {
 	other := r.VMUUID != "" && r.VMUUID != m.record.VMUUID || r.InstanceID != "" && r.InstanceID != m.record.InstanceID
 	i := m.seen.Instance
-	// A list that may be of before it was asked for still shows what is gone by now.
+	// A listing older than the request may still show a CVM that is gone now.
 	newer := w.obs.At.Sub(r.At) > backAfter
 	back := i != nil && newer && (r.VMUUID != "" && i.VMUUID == r.VMUUID || r.VMUUID == "" && i.InstanceID == r.InstanceID)
 	return other || r.Gone && w.obs.Platform.Known && back
@@ -118,7 +116,8 @@ func (w *world) outlived(m *member, r Request) bool {
 // namesService: an operator asks for a restart of one service of m, and of nothing else.
 func (m *member) namesService() bool { return m.asked(RequestRestart) && m.request.Service != "" }
 
-// namesCVM: an operator asks for a restart of m's CVM at what it runs. It waits for the end of a step under way.
+// namesCVM: an operator asks for a restart of m's CVM at its current Revision. The request waits for the end of an
+// open step.
 func (m *member) namesCVM() bool {
 	return m.open == nil && m.asked(RequestRestart) && m.request.Service == ""
 }
@@ -126,8 +125,8 @@ func (m *member) namesCVM() bool {
 // asked: an operator asks for kind at m.
 func (m *member) asked(kind RequestKind) bool { return m.request != nil && m.request.Kind == kind }
 
-// Resolved is what an operator said about an Operation and it has not heard yet; ok is
-// false when nobody did.
+// Resolved returns an operator's decision about an Operation that its record does not contain yet. ok is false if no
+// such decision exists.
 func (o Observation) Resolved(op operation.Operation) (r Request, ok bool) {
 	for _, r := range o.Requests {
 		if r.Kind == RequestResolve && !r.Spent && r.Operation == op.ID && r.ID != op.Request.ResolvedBy {

@@ -32,18 +32,18 @@ const (
 	// ConditionAdmissionPolicy is false while something that operators asked for about
 	// admission is not done, such as a lower floor.
 	ConditionAdmissionPolicy = "AdmissionPolicy"
-	// ConditionStrangers is true while Consul knows members or tokens that no admission
-	// accounts for (CTL-20); the leader's audit tells.
+	// ConditionStrangers is true while Consul knows members or tokens that no admission accounts for (CTL-20). The
+	// leader's audit reports them.
 	ConditionStrangers = "Strangers"
-	// ConditionQuarantined: Slots that healing gave up; an operator decides (R118).
+	// ConditionQuarantined: Slots that healing gave up on; an operator decides (R118).
 	ConditionQuarantined = "Quarantined"
-	// ConditionFlapping: Slots that were available and not by turns, and do not count yet (R9).
+	// ConditionFlapping: Slots that were available and unavailable by turns, and do not count yet (R9).
 	ConditionFlapping = "Flapping"
 	// ConditionSimulated: admissions happened under a root that is not Intel's.
 	ConditionSimulated = "Simulated"
 )
 
-// status is what is told about the group (R137).
+// status builds the reported status of the group (R137).
 func (w *world) status(p Plan) group.Status {
 	s := group.Status{
 		Group:           w.spec.Name,
@@ -273,7 +273,7 @@ func (w *world) withoutQuorum() string {
 	}
 	v := len(w.view.voters)
 	if v == 0 {
-		v = w.spec.Replicas // no member tells who votes
+		v = w.spec.Replicas // no member reports the voters
 	}
 	return fmt.Sprintf("%d of %d voters are known to be healthy, %d are needed; broken ones are repaired one at a time, on their disks: by a corrected spec, or cadre instance restart",
 		len(w.view.healthy), v, group.Quorum(v))

@@ -9,15 +9,13 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// Extra members (R15a): for the time of a rollout a group with max_surge has some more, so
-// that as many serve as it is to have while one of them is away; one that may spare nobody also
-// for what is asked for by a Slot's name (byname.go). They are made like every
-// Slot that is made during a rollout, at the stable Revision (R107; a platform makes no CVM at
-// content that no CVM of the app had yet), and updated first: their ordinals are the highest.
-// They have disks of their own, of which nobody needs the data when they go.
+// Extra members (R15a): during a rollout, a group with max_surge has some additional members. They keep the wanted
+// number of members in service while one is away. A group that may spare no member also gets an extra member for an
+// update or restart by a Slot's name (byname.go). Extra members are made like every Slot made during a rollout, at the
+// stable Revision (R107); a platform makes no CVM at content that no CVM of the app had yet. They are updated first,
+// because their ordinals are the highest. Their disks are their own, and no member needs the data when they go.
 
-// extras are the ordinals of the Slots that the group has for the time of its rollout, or of what
-// is asked for by name.
+// extras returns the ordinals of the Slots that the group has for its rollout, or for a request by a Slot's name.
 func (w *world) extras() []int {
 	limit := group.MaxSurge(w.spec)
 	if limit == 0 || w.rec.Rollout == nil {
@@ -49,17 +47,17 @@ func (w *world) extras() []int {
 	return out
 }
 
-// surgeOver: what extra members are made for without being asked for by name is done, or is not
-// to be done by itself.
+// surgeOver: the rollout's need for extra members has ended, or updates are not automatic. Requests by name have their
+// own extra members.
 func (w *world) surgeOver() bool {
 	r := w.rec.Rollout
-	// What a newer spec finds is of use to the rollout that begins with it.
+	// Extra members that a newer spec finds serve the rollout of that spec.
 	ended := r.To == w.target && (r.State == operation.Complete || r.State == operation.PartitionReached)
 	return ended || w.spec.UpdatePolicy.Type == group.Opportunistic
 }
 
-// extrasOfUse is how many extra members have Slots to stand in for: those that wait for their
-// update, and those that are asked for by name.
+// extrasOfUse counts the Slots that extra members can stand in for: Slots that wait for their update, and Slots
+// requested by name.
 func (w *world) extrasOfUse(named int) int {
 	n := named
 	if r := w.rec.Rollout; r.To == w.target && r.State == operation.Running && !w.surgeWaits() {
@@ -75,13 +73,14 @@ func (w *world) extrasOfUse(named int) int {
 	return n
 }
 
-// beyond is what stands at ordinals that the spec does not name.
+// beyond describes the ordinals that the spec does not name.
 type beyond struct {
 	// extra holds the ordinals with an extra Slot, and whether that has a CVM or a step.
 	extra map[int]bool
-	// taken are the ordinals where none is made: somebody else is there, or the spec speaks of them.
+	// taken are the ordinals that get no extra Slot: another CVM is there, or the spec names them.
 	taken map[int]bool
-	// lost is how many of them are what is left of an extra Slot: it goes before another one comes.
+	// lost counts the taken ordinals with the remains of an extra Slot. The remains go before another extra member
+	// comes.
 	lost int
 }
 
@@ -101,7 +100,7 @@ func (w *world) beyond() beyond {
 		}
 	}
 	for i := range w.obs.Slots {
-		// A CVM whose record is lost is nobody's to take for an extra one.
+		// A CVM whose record is lost is not taken for an extra member.
 		o := &w.obs.Slots[i]
 		if _, extra := out.extra[o.Ordinal]; o.Instance != nil && !extra && !w.spec.HasOrdinal(o.Ordinal) {
 			out.taken[o.Ordinal] = true
@@ -120,8 +119,8 @@ func (w *world) beyond() beyond {
 	return out
 }
 
-// extraLost: the CVM of an extra Slot is gone, and its disk, which is nobody's: it is given up,
-// and leaves its set, as one that is scaled in.
+// extraLost: the CVM of an extra Slot and its disk are gone. No member needs that disk, so the Slot is given up and
+// leaves its set like a Slot that is scaled in.
 func (w *world) extraLost(r *group.SlotRecord) bool {
 	o := w.seenAt(r.Ordinal)
 	if o == nil {
@@ -135,7 +134,8 @@ func (w *world) extraLost(r *group.SlotRecord) bool {
 	return !heard && !kept && !r.MissedSince.IsZero() && w.now.Sub(r.MissedSince) >= goneFor
 }
 
-// vouchedFor: another member says that the Slot leads, or follows it: whatever listings lack, it lives.
+// vouchedFor: another member names the Slot as its leader, or as its follower. The Slot lives even if a listing lacks
+// it.
 func (w *world) vouchedFor(slot string) bool {
 	return slices.ContainsFunc(w.obs.Slots, func(o SlotObservation) bool {
 		r := o.Report
@@ -148,19 +148,19 @@ func (w *world) underWay(slot string) bool {
 	return slices.ContainsFunc(w.rec.Operations, func(op operation.Operation) bool { return op.Slot == slot && !op.Phase.Ended() })
 }
 
-// surgeWaits: the rollout waits for somebody, so that it keeps the extra members that it has and
-// makes none: nothing would be updated behind one. What is asked for by name makes its own.
+// surgeWaits: the rollout waits for an operator or an approval. It keeps its extra members and makes none, because no
+// update would follow. A request by name makes its own extra member.
 func (w *world) surgeWaits() bool {
 	if w.spec.UpdatePolicy.Type == group.Opportunistic || w.stoppedBy() != "" || !w.mayRun(w.target) {
 		return true
 	}
-	// Nothing of a rollout is done by half: one Slot that needs more than is allowed holds all.
+	// A rollout completes all its Slots or none: a Slot that needs more disruption than allowed holds all.
 	allowed := group.MostDisruptive(w.spec)
 	return slices.ContainsFunc(w.rec.Slots, func(r group.SlotRecord) bool { return w.stepOf(&r).Harsher(allowed) })
 }
 
-// waitsAtWork: the Slot serves, and the rollout is to take it away for its update, for which nobody is waited
-// for.
+// waitsAtWork: the Slot serves, and the rollout will take it away for its update. The update needs no decision of an
+// operator.
 func (w *world) waitsAtWork(r *group.SlotRecord) bool {
 	return w.mayRun(w.pinOrTarget(r.Ordinal)) && r.WasAvailableAt != "" && w.stepOf(r).Harsher(group.ActionRefresh) && !w.leftAlone(r) && !w.leaderAsked(r)
 }
@@ -176,8 +176,8 @@ func (w *world) leaderAsked(r *group.SlotRecord) bool {
 	return w.spec.UpdatePolicy.Leader == group.LeaderAsk && o != nil && o.Report != nil && w.fresh(o.Report) && o.Report.Role == RoleLeader
 }
 
-// stepOf is what the rollout's step of a Slot costs, by its record and what is seen of it: before
-// who the members are is settled. ActionNone: there is no step. One that nothing is known of boots.
+// stepOf returns the disruption of the rollout's step of a Slot, from its record and its observation, before the set
+// of members is settled. ActionNone: the Slot needs no step. A Slot without an observation counts as a reboot.
 func (w *world) stepOf(r *group.SlotRecord) group.UpdateAction {
 	by, to := w.keptBy(r.Ordinal), w.pinOrTarget(r.Ordinal)
 	_, known := w.rec.Revisions[to]
@@ -193,8 +193,8 @@ func (w *world) stepOf(r *group.SlotRecord) group.UpdateAction {
 	return w.costs(list, whole, func() bool { return w.bootsAsWanted(r, to) })
 }
 
-// bootsAsWanted: the Boot of the Slot is at what it was given, and its CVM is what the Revision
-// to measures, so that it can prove that as it runs.
+// bootsAsWanted: the Slot's Boot runs its assigned Revision, and its CVM measures as the Revision to. The running Boot
+// can then prove to.
 func (w *world) bootsAsWanted(r *group.SlotRecord, to string) bool {
 	o := w.seenAt(r.Ordinal)
 	if o == nil || o.Instance == nil || o.Admission == nil || o.Admission.Revision != r.Assigned {
@@ -203,13 +203,13 @@ func (w *world) bootsAsWanted(r *group.SlotRecord, to string) bool {
 	return o.Instance.Running() && o.Instance.BootError == "" && w.measuredAs(o.Instance, to)
 }
 
-// leftAlone: an operator's override keeps the Slot from its update.
+// leftAlone: an operator's override excludes the Slot from its update.
 func (w *world) leftAlone(r *group.SlotRecord) bool {
 	o := w.seenAt(r.Ordinal)
 	return o != nil && (o.Drain.stands(w.now) || o.Protection.stands(w.now))
 }
 
-// seenAt is what is seen of the Slot of an ordinal, nil for nothing.
+// seenAt returns the observation of the Slot of an ordinal, or nil.
 func (w *world) seenAt(ordinal int) *SlotObservation {
 	if w.seenBy == nil {
 		w.seenBy = make(map[int]*SlotObservation, len(w.obs.Slots))
@@ -220,8 +220,7 @@ func (w *world) seenAt(ordinal int) *SlotObservation {
 	return w.seenBy[ordinal]
 }
 
-// spare is the number of extra members that are available beside except: as many more of the
-// others may be away.
+// spare counts the available extra members other than except. As many more of the other members may be away.
 func (w *world) spare(except *member, t *taken) (n int) {
 	for _, m := range w.tally.extras {
 		if m != except && !t.has(m) {
@@ -231,9 +230,9 @@ func (w *world) spare(except *member, t *taken) (n int) {
 	return n
 }
 
-// budget is how many of the Slots may be away with c, with the words for it. An extra member
-// that is away is not one of them: it is one that the others cannot count on. A group that may
-// take nobody away repairs one at a time all the same, and refreshes one: that stops nothing.
+// budget returns how many of the Slots may be away with c, and its text. An extra member that is away does not use the
+// budget, but it adds no spare. A group that may spare no member still repairs one member at a time, and refreshes
+// one: a refresh stops no member.
 func (w *world) budget(c candidate, t *taken) (limit int, text string) {
 	limit = group.MaxUnavailable(w.spec)
 	text = fmt.Sprintf("max_unavailable is %d", limit)

@@ -34,7 +34,8 @@ type tally struct {
 	healing int
 	// proven: one Slot is available at the target.
 	proven bool
-	// expected counts the agents whose Boot is admitted and whose CVM may run; heard counts those that report.
+	// expected counts the agents whose Boot is admitted and whose CVM may run. heard counts the expected agents that
+	// report.
 	heard, expected int
 	// tooHarsh are the members whose update disrupts more than the spec allows (R132).
 	tooHarsh []*member

@@ -32,21 +32,21 @@ var (
 	created = now.Add(-30 * 24 * time.Hour)
 )
 
-// Busy is a group of n Slots in the middle of a rollout with work for every pass, as a
-// large one looks that has bad days too. Of each hundred Slots
+// Busy is a group of n Slots in the middle of a rollout with work for every pass, like a large group with many faults.
+// Of each hundred Slots
 //
 //	79  are available and outdated, and wait for the budget
 //	 8  are available at the target, with the Operation that brought them there
 //	 1  is in each phase of a step after acting, 1 drains, 1 has a call that is out
 //	 2  are silent, one of them for long enough to be lost
-//	 1  was called off twice by its hooks, 1 is unhealthy by itself
+//	 1  was called off twice by its hooks, 1 is unhealthy without a cause outside
 //	 1  is refused admission, 1 carries a duplicate
 //	 1  was asked to restart by an operator
 //	 1  has no CVM yet
 //
-// and every Slot has records and a policy. A few more than those that are away may be,
-// so that some steps begin and the others are held. kind is the workload's: group.WorkloadNone has neither roles nor voters. n
-// may be more than a group may have: the planner's cost is what is looked at.
+// and every Slot has records and a policy. The budget exceeds the Slots that are away by a few, so that some steps
+// begin and the others are held. kind is the workload's: group.WorkloadNone has neither roles nor voters. n may exceed
+// a group's limit, since the planner's cost is measured.
 func Busy(n int, kind string) World {
 	b := started(n, kind)
 	for i := range n {

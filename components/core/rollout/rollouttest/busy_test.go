@@ -9,7 +9,7 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-// What the benchmarks measure must be a pass with everything in it.
+// TestBusyHasWorkOfEveryKind: the benchmarks must measure a pass with every kind of work.
 func TestBusyHasWorkOfEveryKind(t *testing.T) {
 	for kind, limit := range map[string]string{group.WorkloadNone: rollout.HoldMaxUnavailable, group.WorkloadPatroni: rollout.HoldVoterCap} {
 		p := Busy(200, kind).Decide()
@@ -58,8 +58,8 @@ func heldBy(p rollout.Plan, predicate string) bool {
 	return false
 }
 
-// TestWhatIsPlannedFromStaysAsItIs: a leader plans from what it made of the records for as long
-// as these say the same.
+// TestWhatIsPlannedFromStaysAsItIs: a leader reuses its parsed records for planning as long as the records do not
+// change.
 func TestWhatIsPlannedFromStaysAsItIs(t *testing.T) {
 	for _, kind := range []string{group.WorkloadNone, group.WorkloadPatroni} {
 		world, before := Busy(200, kind), Busy(200, kind)
@@ -70,7 +70,7 @@ func TestWhatIsPlannedFromStaysAsItIs(t *testing.T) {
 	}
 }
 
-// Much is wrong in what the benchmarks of a struck group measure, and nothing of it moves.
+// TestStruckGroupsWait: the benchmarks' groups with many faults have no step that can begin.
 func TestStruckGroupsWait(t *testing.T) {
 	for name, c := range map[string]struct {
 		world World

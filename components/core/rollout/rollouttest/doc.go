@@ -1,3 +1,3 @@
-// Package rollouttest makes inputs of rollout.Decide that are too large to be written
-// down: what the planner's benchmarks measure.
+// Package rollouttest makes inputs of rollout.Decide that are too large to write by hand, for the planner's
+// benchmarks.
 package rollouttest

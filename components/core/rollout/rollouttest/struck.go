@@ -8,10 +8,10 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-// away is since when the members of a struck group are: for most of the time after which they are lost.
+// away is how long the members of a group with many faults have been away: most of the time after which they are lost.
 const away = 4 * time.Minute
 
-// rest is a group of n Slots, all available at the target, that heals what breaks.
+// rest is a group of n Slots, all available at the target, that heals faults.
 func rest(n int) *busy {
 	b := started(n, group.WorkloadNone)
 	b.from = b.to
@@ -59,7 +59,7 @@ func Failing(n int) World {
 	})
 }
 
-// ScaledIn is one of n Slots that is to have one, whose disks nobody gave up.
+// ScaledIn is a group of n Slots that is to have one Slot; no operator gave the other disks up.
 func ScaledIn(n int) World {
 	b := rest(n)
 	b.Spec.Replicas = 1
