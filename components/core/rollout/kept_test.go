@@ -47,14 +47,14 @@ func TestR49_WhoFoundsTheSetStaysAsItWas(t *testing.T) {
 			t.Errorf("%s: db-0 founds with %+v", kind, got)
 		}
 
-		// Before the first CVM the list is the spec's, whatever an earlier pass recorded.
+		// Before the first CVM the list is the spec's, even after a different list in an earlier pass.
 		f = founding(3, kind).missing(0).missing(1).missing(2)
 		f.spec.Replicas = 1
 		if got := f.plan().Slots[0].Membership; got == nil || !slices.Equal(got.Founders, three[:1]) {
 			t.Errorf("%s: db-0 founds with %+v", kind, got)
 		}
 	}
-	// One that comes late founds with the list of the others; who is up needs none.
+	// A late founder bootstraps with the list of the others; a member that is up needs no list.
 	f := newFixture(3, "etcd")
 	f.rec.Slots[2].WasAvailableAt, f.obs.Slots[2].Report = "", nil
 	f.rec.Slots[2].Membership = &group.Membership{Founders: []string{"db-0", "db-1", "db-2"}}
@@ -93,7 +93,7 @@ func TestR49_ALostServerIsTakenOutBeforeItIsMadeAgain(t *testing.T) {
 	wantExecutes(t, f.plan(), "CREATE db-2")
 }
 
-// To forget a Slot ends the lease and the tokens of whoever holds it.
+// TestOneListingForgetsNobodyThatReports: forgetting a Slot ends the lease and the tokens of its holder.
 func TestOneListingForgetsNobodyThatReports(t *testing.T) {
 	for _, kind := range []string{"none", "patroni", "etcd"} {
 		f := newFixture(3, kind)
@@ -119,7 +119,7 @@ func TestOneListingForgetsNobodyThatReports(t *testing.T) {
 	}
 }
 
-// R47 whatever the order of the Slots.
+// TestR47_WhoLeavesHoldsThoseBeforeItToo: R47 holds for any order of the Slots.
 func TestR47_WhoLeavesHoldsThoseBeforeItToo(t *testing.T) {
 	two := 2
 	for _, other := range []string{"db-1", "db-3"} {
@@ -132,7 +132,7 @@ func TestR47_WhoLeavesHoldsThoseBeforeItToo(t *testing.T) {
 	}
 }
 
-// What cannot go before an operator says something else keeps none of the others.
+// TestRemovalsGoAroundOneThatIsKept: a removal that an operator blocks does not block the other removals.
 func TestRemovalsGoAroundOneThatIsKept(t *testing.T) {
 	for name, keep := range map[string]func(*fixture){
 		"drained":   func(f *fixture) { f.obs.Slots[4].Drain = &Override{Reason: "x"} },
@@ -148,7 +148,7 @@ func TestRemovalsGoAroundOneThatIsKept(t *testing.T) {
 	}
 }
 
-// A boot that is broken is no better for being attested anew.
+// TestWhatIsDownIsNotRefreshed: a new attestation does not repair a broken Boot.
 func TestWhatIsDownIsNotRefreshed(t *testing.T) {
 	f := heals(3, "patroni")
 	f.sick(1)
@@ -159,7 +159,7 @@ func TestWhatIsDownIsNotRefreshed(t *testing.T) {
 			t.Errorf("its update takes %s", a.Takes)
 		}
 	}
-	// Where nothing harsher is allowed it is healed first, at what it runs.
+	// If only a refresh is allowed, healing restarts the member first, at its current Revision.
 	f.spec.UpdatePolicy.MostDisruptiveAllowedAction = group.ActionRefresh
 	for _, a := range f.plan().Actions {
 		if a.Slot == "db-1" && (a.Kind != operation.Restart || a.Actor != operation.ActorHealing) {
@@ -168,7 +168,7 @@ func TestWhatIsDownIsNotRefreshed(t *testing.T) {
 	}
 }
 
-// One that an operator took out of service keeps the refresh of no other one.
+// TestADrainedSlotHoldsNoRefresh: a Slot that an operator drained does not hold the refresh of another Slot.
 func TestADrainedSlotHoldsNoRefresh(t *testing.T) {
 	f := heals(5, "none")
 	two := 2
@@ -182,7 +182,7 @@ func TestADrainedSlotHoldsNoRefresh(t *testing.T) {
 	}
 }
 
-// A pin moves its Slot behind an extra one where nobody may be away.
+// TestR15a_APinMovesBehindAnExtraSlot: a pinned Slot moves after an extra Slot is up, where no member may be away.
 func TestR15a_APinMovesBehindAnExtraSlot(t *testing.T) {
 	f := newFixture(3, "etcd").recorded()
 	zero, one := 0, 1
@@ -195,7 +195,7 @@ func TestR15a_APinMovesBehindAnExtraSlot(t *testing.T) {
 	}
 }
 
-// hooks changes what no Boot measures: the members prove it as they run.
+// hooks changes only the agent's own work: the running members prove it without a boot.
 func (f *fixture) hooks() *fixture {
 	r := f.rec.Revisions[f.spec.Revision()]
 	r.AgentSpec, r.Template = f.spec.AgentSpec(), f.spec.Template
@@ -218,7 +218,7 @@ func TestARemovalFollowsTheEndOfADrain(t *testing.T) {
 	wantExecutes(t, f.plan(), "DELETE db-3")
 }
 
-// What a pinned Slot is given of its own is judged by what it is pinned to.
+// TestR15a_APinnedSlotsEnvIsItsPins: the pinned Revision decides about a pinned Slot's own env.
 func TestR15a_APinnedSlotsEnvIsItsPins(t *testing.T) {
 	for _, c := range []struct {
 		own   string

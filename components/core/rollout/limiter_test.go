@@ -56,7 +56,7 @@ func TestR117_RepairsGoOnAtTheRate(t *testing.T) {
 		ill := 1 + random.IntN(size)
 		begun, last, repairs := map[string]time.Time{}, time.Time{}, 0
 		for now := epoch; now.Before(epoch.Add(2 * time.Hour)); now = now.Add(time.Second) {
-			before := slices.Clone(ills) // what every group of this moment sees
+			before := slices.Clone(ills) // the state that every group sees at this moment
 			seen := last
 			for n, one := range before {
 				l := limiter{group: share{ill, size}, cluster: share{groups, all}, ahead: n}
@@ -92,8 +92,9 @@ func TestR117_RepairsGoOnAtTheRate(t *testing.T) {
 	}
 }
 
-// TestR119_AStormIsATrial: what most of a group has is more likely shared. One member is restarted once the outage has
-// lasted for the interval, and no other one within the interval. What the platform says is down is started at once.
+// TestR119_AStormIsATrial: a fault of most of a group has probably one shared cause. One member is restarted once the
+// outage has lasted for the interval, and no other member within the interval. A member that the platform reports as
+// down is started at once.
 func TestR119_AStormIsATrial(t *testing.T) {
 	storm := func(ago time.Duration) *fixture {
 		f := heals(5, "none").failing(1, "ready").failing(2, "ready").failing(3, "ready")
@@ -125,8 +126,8 @@ func TestR119_AStormIsATrial(t *testing.T) {
 	}
 }
 
-// TestR117_TheClusterHasOneRate: members of many groups fail at the same time, as where a service that they ask goes
-// away. Their boots succeed, so that only their number tells.
+// TestR117_TheClusterHasOneRate: members of many groups fail at the same time, for example when a shared service
+// fails. Their boots succeed, so only the number of faults shows it.
 func TestR117_TheClusterHasOneRate(t *testing.T) {
 	ill := func(ago time.Duration, others int) *fixture {
 		f := heals(3, "none").failing(1, "ready")

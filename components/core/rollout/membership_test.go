@@ -11,7 +11,7 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// changeOf is who is told to change the set, and how; "": nobody.
+// changeOf returns the ordered change of the set and its executing Slot; "": no change is ordered.
 func changeOf(p Plan) string {
 	out := ""
 	for _, r := range p.Slots {
@@ -84,7 +84,8 @@ func TestR46_TheLastVoters(t *testing.T) {
 	}
 }
 
-// No vote is lost with one that has none, however few there are: it may be why the set does not get on.
+// TestR46_WhoHasNoVoteMayGo: removing a member without a vote loses no vote, for any number of voters. The member may
+// be the obstacle to the set's progress.
 func TestR46_WhoHasNoVoteMayGo(t *testing.T) {
 	for name, c := range map[string]struct {
 		members int
@@ -113,8 +114,8 @@ func TestR46_WhoHasNoVoteMayGo(t *testing.T) {
 	}
 }
 
-// One that an operator drained votes, and may be stopped by hand at any moment: nobody who is well leaves beside it.
-// Who takes no part does.
+// TestR46_WhoIsWellDoesNotLeaveBesideADrainedVoter: a drained voter votes, and an operator may stop it at any moment.
+// No healthy member leaves during the drain. A member outside the quorum does.
 func TestR46_WhoIsWellDoesNotLeaveBesideADrainedVoter(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(f *fixture)
@@ -141,7 +142,8 @@ func TestR46_WhoIsWellDoesNotLeaveBesideADrainedVoter(t *testing.T) {
 	}
 }
 
-// A Consul server is taken out once its CVM is gone, but for one of the last two.
+// TestR46_WhoIsOutBeforeItsCVMGoes: a Consul server is removed from the set after its CVM is gone, except for one of
+// the last two.
 func TestR46_WhoIsOutBeforeItsCVMGoes(t *testing.T) {
 	for _, c := range []struct {
 		voters int
@@ -180,7 +182,7 @@ func TestR48_TheLeaderTakesOutWhoLeaves(t *testing.T) {
 	}
 }
 
-// Nothing changes while a change is not safe, whoever leaves.
+// TestR48_NobodyChangesTheSet: no change of the set happens while a change is unsafe, for any leaving member.
 func TestR48_NobodyChangesTheSet(t *testing.T) {
 	for name, prepare := range map[string]func(f *fixture){
 		"R43: the members do not agree": func(f *fixture) { f.obs.Slots[1].Report.Voters = []string{"db-0", "db-1"} },
@@ -205,7 +207,7 @@ func TestR48_NobodyChangesTheSet(t *testing.T) {
 	}
 }
 
-// joiner makes the last Slot one that joins the set of the others.
+// joiner makes the last Slot a member that joins the others' set.
 func (f *fixture) joiner(i int, set ...string) {
 	f.rec.Slots[i].Membership = &group.Membership{Joins: true, Set: set}
 	f.down(i)
@@ -247,7 +249,7 @@ func TestR49_AJoinerIsListedAndThenGivenItsVote(t *testing.T) {
 	}
 }
 
-// A newcomer is made only where what it joins is known, and nobody else is on the way.
+// TestR47_OneNewcomerAtATime: a newcomer is made only if its set is known and no other member is joining.
 func TestR47_OneNewcomerAtATime(t *testing.T) {
 	grow := func() *fixture {
 		f := newFixture(3, "etcd")
@@ -267,7 +269,7 @@ func TestR47_OneNewcomerAtATime(t *testing.T) {
 	wantHeld(t, f.plan(), "db-3", HoldQuorumUnknown)
 }
 
-// Those who found the set together do not wait to be let into it.
+// TestR49_FoundersDoNotJoin: members that bootstrap the set together do not wait to be admitted into it.
 func TestR49_FoundersDoNotJoin(t *testing.T) {
 	f := newFixture(3, "etcd")
 	f.spec.ManagementPolicy = group.Parallel
@@ -316,8 +318,8 @@ func TestR49_AFounderThatWasTakenOutJoins(t *testing.T) {
 	}
 }
 
-// A newcomer was listed for a creation that came to nothing: it is taken out, or the next one would wait for that
-// for ever. Who founds the set may be listed before it is made, with its vote.
+// TestR49_ALearnerThatWasNeverMadeLeaves: a newcomer was listed for a creation that failed. It is removed from the
+// set, or the next newcomer would wait without end. A founder may be listed with its vote before it is made.
 func TestR49_ALearnerThatWasNeverMadeLeaves(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(f *fixture)
@@ -351,7 +353,8 @@ func TestR49_ALearnerThatWasNeverMadeLeaves(t *testing.T) {
 	}
 }
 
-// The record of who is gone stays as long as the set lists it, or nobody knows.
+// TestR46_WhoIsListedIsNotForgotten: the record of a gone member stays while the set lists the member or the set is
+// unknown.
 func TestR46_WhoIsListedIsNotForgotten(t *testing.T) {
 	f := newFixture(4, "consul")
 	f.spec.Replicas = 3
@@ -380,7 +383,8 @@ func TestR46_WhoIsListedIsNotForgotten(t *testing.T) {
 	}
 }
 
-// A change names the incarnation that the leader's set lists, or the one that its step recorded.
+// TestR48_AChangeNamesAnIncarnation: a change names the incarnation in the leader's list, or the incarnation that its
+// step recorded.
 func TestR48_AChangeNamesAnIncarnation(t *testing.T) {
 	f := newFixture(4, "etcd")
 	f.spec.Replicas = 3
@@ -445,14 +449,14 @@ func TestR48_ALearnerThatNobodyNamesLeaves(t *testing.T) {
 	if got := changeOf(p); got != "db-0: remove db-3 as c3" {
 		t.Errorf("its CVM is gone: %q", got)
 	}
-	// A name that is no address of a Slot stays what it is.
+	// A name that is not a Slot's address stays unchanged.
 	f.obs.Slots[0].Report.Learners = []string{"c3"}
 	if got := changeOf(f.plan()); got != "" {
 		t.Errorf("an id that nobody has: %q", got)
 	}
 }
 
-// out takes ordinal i out of the set: its process ended for that.
+// out takes ordinal i out of the set: its process ended after the removal.
 func (f *fixture) out(i int) *fixture {
 	f.down(i)
 	f.rec.Slots[i].AvailableSince, f.rec.Slots[i].UnavailableSince = time.Time{}, f.now.Add(-time.Hour)
@@ -464,8 +468,8 @@ func (f *fixture) out(i int) *fixture {
 	return f
 }
 
-// Once its step took a member out of its set, its CVM serves nobody: who went down since is no reason to leave
-// the step half done, nor is that the Slot is wanted again.
+// TestR49_WhoIsOutTakesNothingMoreAway: after a member left its set, its CVM serves no client. Another member that
+// went down since, or a Slot that is wanted again, is no reason to leave the step half done.
 func TestR49_WhoIsOutTakesNothingMoreAway(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind operation.Kind
@@ -490,8 +494,8 @@ func TestR49_WhoIsOutTakesNothingMoreAway(t *testing.T) {
 	}
 }
 
-// What healing took out of the set waits for nobody either, and nobody waits for it: the platform may refuse to
-// delete it for days.
+// TestR49_R117_WhoIsOutAndWhoWentDownSinceDoNotWaitForEachOther: a member that healing removed from the set waits for
+// no other member, and no other member waits for it. The platform may refuse to delete its CVM for days.
 func TestR49_R117_WhoIsOutAndWhoWentDownSinceDoNotWaitForEachOther(t *testing.T) {
 	beside := func(edit func(f *fixture)) *fixture {
 		f := heals(5, "etcd").out(4)
@@ -528,8 +532,8 @@ func TestR49_R117_WhoIsOutAndWhoWentDownSinceDoNotWaitForEachOther(t *testing.T)
 	wantHeld(t, f.plan(), "db-3", HoldHealInProgress)
 }
 
-// A replacement that waits goes before what would bring its Slot back, as it was asked for. Who asked is told how to
-// take it back.
+// TestR138_AReplacementThatWaitsIsTakenBack: a waiting replacement goes before the restart of its Slot, in the order
+// of the requests. The replacement's caller sees how to withdraw it.
 func TestR138_AReplacementThatWaitsIsTakenBack(t *testing.T) {
 	f := heals(3, "etcd")
 	f.down(1, 2)
@@ -562,8 +566,8 @@ func (f *fixture) votes() {
 	}
 }
 
-// A member that the others took out, by whatever hand, is not brought back by a restart or an update. A person
-// says that it is made anew, also where healing may replace what is gone.
+// TestR49_WhoIsOutOfItsSetIsTold: a member that the others removed, for any reason, does not return by a restart or an
+// update. An operator decides its replacement, even where healing may replace lost members.
 func TestR49_WhoIsOutOfItsSetIsTold(t *testing.T) {
 	outOf := func(kind string, edit func(f *fixture)) *fixture {
 		f := heals(3, kind)
@@ -607,8 +611,9 @@ func TestR49_WhoIsOutOfItsSetIsTold(t *testing.T) {
 	}
 }
 
-// All are down while one that was told to leave waits to know who belongs to the set: the restart of another one
-// does not wait for its step, which waits for just that. Nor is a refused call undecided that is made again.
+// TestR49_WhoWaitsToLeaveKeepsNobodyDown: all members are down while a leaving member waits to know the set. The
+// restart of another member does not wait for the leaving member's step, which waits for that restart. A refused call
+// that is repeated is not undecided.
 func TestR49_WhoWaitsToLeaveKeepsNobodyDown(t *testing.T) {
 	for _, leaves := range []bool{true, false} {
 		f := newFixture(3, "etcd").out(2)

@@ -70,7 +70,7 @@ func TestR3_ARestartTokenRollsTheGroup(t *testing.T) {
 func TestR4_PLT08_OnlyAttestationProvesARevision(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling()
 	f.obs.Slots[2].Instance.ComposeHash = hashOf("B") // the platform's word
-	f.rec.Slots[2].Assigned = revisionOf(f.spec, "B") // and what was sent last
+	f.rec.Slots[2].Assigned = revisionOf(f.spec, "B") // and the Revision that was sent last
 	p := f.plan()
 	if got := p.Status.Instances[2].Observed; got != revisionOf(f.spec, "A") || p.Status.Updated != 0 {
 		t.Errorf("observed %s, %d updated", got, p.Status.Updated)
@@ -398,8 +398,8 @@ func TestRefusalIsShownWhileItIsNews(t *testing.T) {
 	}
 }
 
-// TestR11_AReportOfTheFutureIsNotFresh: the clock was set back since it came, and nobody knows
-// how old it is. Taken for fresh it would begin to be healthy anew in each pass.
+// TestR11_AReportOfTheFutureIsNotFresh: the clock was set back since the report came, so its age is unknown. If it
+// counted as fresh, its healthy time would restart in each pass.
 func TestR11_AReportOfTheFutureIsNotFresh(t *testing.T) {
 	f := newFixture(3, "none")
 	f.obs.Slots[1].Report.ReceivedAt = f.now.Add(time.Hour)

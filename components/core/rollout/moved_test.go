@@ -7,17 +7,16 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// movedFixture is a group of four at A whose operator went back a moment after db-1's
-// CVM was told to boot B: the step is superseded, and its old Boot is still admitted.
+// movedFixture is a group of four at A whose operator undid the change a moment after db-1's CVM received B. The step
+// is superseded, and its old Boot is still admitted.
 func movedFixture() *fixture {
 	f := newFixture(4, "none").want("B").rolling()
 	f.op(1, operation.Superseded, func(op *operation.Operation) { op.Call.Number, op.Call.IssuedAt = 1, f.now.Add(-3*time.Second) })
 	return f.want("A")
 }
 
-// TestASlotWhoseCallDidNotShowYetIsOnItsWay: what is admitted and what reported last is
-// the Boot that the call ends. The Slot is brought back, without a drain that nobody
-// answers, and no other one goes beside it (I1).
+// TestASlotWhoseCallDidNotShowYetIsOnItsWay: the admission and the last report are the Boot that the call ends. The
+// Slot returns to A without a drain, because no agent would answer. No other Slot starts a step meanwhile (I1).
 func TestASlotWhoseCallDidNotShowYetIsOnItsWay(t *testing.T) {
 	f := movedFixture()
 	p := f.plan()
@@ -47,8 +46,7 @@ func TestTheStepBackIsNotCalledOff(t *testing.T) {
 	}
 }
 
-// TestACallThatShowedOrWasFollowedCountsNoMore: by another Boot, or by a later call whose
-// end says what became of the Slot.
+// TestACallThatShowedOrWasFollowedCountsNoMore: another Boot came, or a later call decides the Slot's state.
 func TestACallThatShowedOrWasFollowedCountsNoMore(t *testing.T) {
 	for name, edit := range map[string]func(f *fixture){
 		"another boot": func(f *fixture) {
@@ -86,8 +84,8 @@ func TestACallThatShowedOrWasFollowedCountsNoMore(t *testing.T) {
 	}
 }
 
-// TestAStepThatEndsBetweenItsPartsLeavesItsSlotOnItsWay: the image of db-1 was changed, which takes its
-// CVM down, and the text that goes with it was refused. What reported last is the Boot before (I1).
+// TestAStepThatEndsBetweenItsPartsLeavesItsSlotOnItsWay: the image of db-1 was changed, which takes its CVM down, and
+// the platform refused the matching text. The last report is of the old Boot (I1).
 func TestAStepThatEndsBetweenItsPartsLeavesItsSlotOnItsWay(t *testing.T) {
 	between := func(edit func(f *fixture, op *operation.Operation)) *member {
 		f := newFixture(4, "none").want("B").rolling()

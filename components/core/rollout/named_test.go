@@ -8,12 +8,12 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// TestR125_ASilentFollowerIsHealedByNobody while the member that leads sees it following. What the
-// platform says of its CVM is the better word, and who names the Slot has looked.
+// TestR125_ASilentFollowerIsHealedByNobody while the leader sees the member following. The platform's word about its
+// CVM counts more, and that of an observing leader is current.
 func TestR125_ASilentFollowerIsHealedByNobody(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*fixture)
-		want string // what is begun for db-2; "": it is held as named_follower; "-": nothing is planned
+		want string // the step begun for db-2; "": held as named_follower; "-": no step is planned
 	}{
 		"it is seen following":     {func(*fixture) {}, ""},
 		"nobody sees it following": {func(f *fixture) { f.obs.Slots[0].Report.Followers = []string{"db-1"} }, "RESTART db-2"},

@@ -10,7 +10,7 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// What blocks others is a newcomer of which there is something, or which is being made.
+// TestR47_WhoWasNeverMadeIsNotJoining: only a newcomer that exists or is being made blocks other members.
 func TestR47_WhoWasNeverMadeIsNotJoining(t *testing.T) {
 	newcomer := func() *fixture {
 		f := newFixture(4, "etcd").rolling()
@@ -43,7 +43,8 @@ func TestR47_WhoWasNeverMadeIsNotJoining(t *testing.T) {
 	}
 }
 
-// A dead voter is not taken out to be replaced while nobody could come in for it.
+// TestR49_ADeadVoterStaysWhileNobodyCanComeIn: a dead voter is not removed for replacement while no newcomer could
+// join.
 func TestR49_ADeadVoterStaysWhileNobodyCanComeIn(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(f *fixture)
@@ -75,7 +76,8 @@ func TestR49_ADeadVoterStaysWhileNobodyCanComeIn(t *testing.T) {
 	}
 }
 
-// A condemned member that has no vote goes whoever else is down: they may wait for it.
+// TestR104_WhoHasNoVoteGoesFirst: a condemned member without a vote goes even if another member is down: the others
+// may wait for it.
 func TestR104_WhoHasNoVoteGoesFirst(t *testing.T) {
 	f := newFixture(4, "etcd")
 	f.spec.Replicas, f.obs.DeleteDisks = 3, []string{"db-3"}
@@ -111,7 +113,8 @@ func TestR47_TwoThatAreNotListedDoNotWaitForEachOther(t *testing.T) {
 	}
 }
 
-// One that is to go has no vote, and keeps out one that is made and not listed: it goes.
+// TestR104_WhoIsToGoWithoutAVoteDoesNotWaitForWhoJoins: a condemned member without a vote keeps out a made and
+// unlisted member, so it goes first.
 func TestR104_WhoIsToGoWithoutAVoteDoesNotWaitForWhoJoins(t *testing.T) {
 	f := newFixture(5, "etcd")
 	f.joiner(3)
@@ -164,8 +167,8 @@ func TestR109_ASlotIsToGoWithTheCVMThatIsItsOwn(t *testing.T) {
 	}
 }
 
-// Who is out of the set waits for the one whose CVM is made, and before that for the first. A dead voter
-// that is in it waits for nobody, since it keeps the others out.
+// TestR115_R48_WhoIsReplacedBeforeWhom: a member that is out of the set waits for the member whose CVM is being made,
+// and otherwise for the first member. A dead voter in the set waits for no member, because it keeps the others out.
 func TestR115_R48_WhoIsReplacedBeforeWhom(t *testing.T) {
 	out := func(f *fixture) { f.listed("db-0", "db-3", "db-4") }
 	for name, c := range map[string]struct {
@@ -195,7 +198,8 @@ func TestR115_R48_WhoIsReplacedBeforeWhom(t *testing.T) {
 				t.Errorf("%s: %s waits %t (%v), want %t", name, slot, waits, holds, c.waiting[i])
 			}
 		}
-		// At the first look nothing of it is done: a dead voter that keeps others out begins beside them.
+		// At the preflight check no call was made: a dead voter that keeps others out begins at the same time as the
+		// others.
 		m := w.find("db-2")
 		first := w.replacedBefore(candidate{m: m, kind: operation.Replace}, look{taken: &taken{}}, []*member{w.find("db-1")})
 		if begins := first == nil; begins != w.outFirst(m) {
@@ -204,7 +208,8 @@ func TestR115_R48_WhoIsReplacedBeforeWhom(t *testing.T) {
 	}
 }
 
-// A set that reaches not each of its voters lists nobody, so that nobody is made for it.
+// TestR48_NobodyIsMadeBesideAVoterThatIsNotWell: a set that cannot reach each of its voters lists no new member. So no
+// member is made for it.
 func TestR48_NobodyIsMadeBesideAVoterThatIsNotWell(t *testing.T) {
 	for kind, want := range map[string]string{"etcd": HoldSetChanging, "consul": ""} {
 		for name, change := range map[string]func(f *fixture){
@@ -229,7 +234,8 @@ func TestR48_NobodyIsMadeBesideAVoterThatIsNotWell(t *testing.T) {
 	}
 }
 
-// A voter that is lost needs no room in the budget beside those that it keeps out of the set.
+// TestR21_R48_WhoKeepsNewcomersOutDoesNotWaitForThem: a lost voter needs no budget in addition to the members that it
+// keeps out of the set.
 func TestR21_R48_WhoKeepsNewcomersOutDoesNotWaitForThem(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind   string
@@ -258,8 +264,8 @@ func TestR21_R48_WhoKeepsNewcomersOutDoesNotWaitForThem(t *testing.T) {
 	}
 }
 
-// A newcomer that is made in this pass is on its way as well: a step that took a voter away
-// beside it would be called off at the second look.
+// TestR47_WhoIsMadeInThisPassIsOnItsWay: a newcomer of this pass already counts as joining. Otherwise a step that
+// takes a voter away in the same pass would be called off at the precommit check.
 func TestR47_WhoIsMadeInThisPassIsOnItsWay(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind   string

@@ -317,8 +317,8 @@ func TestR11_AReportDoesNotOutliveItsBoot(t *testing.T) {
 	}
 }
 
-// Nobody is down and nothing is in a step, so that either could begin: the removal does, and
-// the update waits for it.
+// TestR104_ARemovalGoesBeforeAnUpdateThatCouldBeginAsWell: no member is down and no step is open, so that both could
+// begin. The removal begins, and the update waits for it.
 func TestR104_ARemovalGoesBeforeAnUpdateThatCouldBeginAsWell(t *testing.T) {
 	f := newFixture(4, "none")
 	f.spec.Replicas = 3
@@ -358,8 +358,8 @@ func TestR10_WhoWasNotAskedYetIsNotBroken(t *testing.T) {
 	}
 }
 
-// What only an agent does otherwise is refreshed when a restart has ended, whoever asked for that. One whose boot
-// fails a check is not waited for, since the check may be what the edit corrects.
+// TestR105_ARestartIsRefreshedAfterIt: a difference of the agent's work alone is refreshed after a restart ends, for
+// any caller of that restart. A Boot that fails a check is refreshed at once, since the edit may correct the check.
 func TestR105_ARestartIsRefreshedAfterIt(t *testing.T) {
 	for name, c := range map[string]struct {
 		phase  operation.Phase
@@ -396,7 +396,7 @@ func TestR105_ARestartIsRefreshedAfterIt(t *testing.T) {
 	}
 }
 
-// TestR132_ARefreshHandsNothingOver: who leads goes on to, and nobody is asked to drain.
+// TestR132_ARefreshHandsNothingOver: the leader keeps leading, and no member is asked to drain.
 func TestR132_ARefreshHandsNothingOver(t *testing.T) {
 	f := heals(3, "patroni")
 	a := f.spec.Revision()
@@ -412,7 +412,7 @@ func TestR132_ARefreshHandsNothingOver(t *testing.T) {
 	}
 }
 
-// TestR105_AStepIsFollowedByARefresh: an edit of checks alone stops nobody who is in a step, and boots nobody anew.
+// TestR105_AStepIsFollowedByARefresh: an edit of checks alone stops no member in a step, and reboots no member.
 func TestR105_AStepIsFollowedByARefresh(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind   operation.Kind
@@ -475,7 +475,7 @@ func (f *fixture) pending(i int) *fixture {
 	return f
 }
 
-// hooked says that what op leads to has a POST_LAUNCH hook, and where it is.
+// hooked gives the target of op a POST_LAUNCH hook, in the given state.
 func (f *fixture) hooked(op *operation.Operation, state operation.StepState) *fixture {
 	r := f.rec.Revisions[op.To]
 	r.AgentSpec.LifecycleHooks = []group.LifecycleHook{{Name: "warm", Transition: group.PostLaunch, Wait: &group.WaitAction{}}}

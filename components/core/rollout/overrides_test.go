@@ -32,8 +32,8 @@ func (f *fixture) rests(i int) *fixture {
 	})
 }
 
-// The clock stands for an override only while nothing else is left that could get ahead. What a workload refuses gets ahead
-// by the workload's word alone.
+// TestR88_AnOverrideStopsTheClockForItsSlotAlone: the clock stops for an override only while no other work is left
+// that could advance. A member that its workload protects advances only with the workload's permission.
 func TestR88_AnOverrideStopsTheClockForItsSlotAlone(t *testing.T) {
 	five := func(edit func(f *fixture)) *fixture {
 		f := newFixture(5, "none").want("B")
@@ -89,7 +89,7 @@ func TestR88_ADrainedVoterHoldsTheOthersWithoutADeadline(t *testing.T) {
 	}
 }
 
-// What a drain keeps from a Slot is told as held by it.
+// TestR139_WhatADrainKeepsBackIsHeldByName: a drain is named as the hold of the work that it keeps back.
 func TestR139_WhatADrainKeepsBackIsHeldByName(t *testing.T) {
 	missing := newFixture(3, "none").missing(1).drains(1)
 	wantHeld(t, missing.plan(), "db-1", HoldDrained)
@@ -114,7 +114,8 @@ func TestR139_WhatADrainKeepsBackIsHeldByName(t *testing.T) {
 	wantExecutes(t, asked.plan(), "DRAIN db-1") // it is taken out of service first
 }
 
-// A protection promises that what is down is restarted on its disk, and keeps a drain as well.
+// TestR139_WhatIsProtectedIsRepairedThoughItIsToBeDrained: a protection promises that a down member is restarted on
+// its disk, and keeps a drain as well.
 func TestR139_WhatIsProtectedIsRepairedThoughItIsToBeDrained(t *testing.T) {
 	down := func(edit func(f *fixture)) *fixture {
 		f := newFixture(3, "none")
@@ -165,8 +166,8 @@ func TestR139_AFreezeIsToldWhereItHoldsNothing(t *testing.T) {
 	}
 }
 
-// What an exclusion keeps from a Slot is told where a plan has no step of it, and begins at the
-// instant at which it ends.
+// TestR139_AnExclusionEndsWithItsTime: the status names an exclusion when the plan has no step of the Slot. The
+// excluded work begins at the instant at which the exclusion ends.
 func TestR139_AnExclusionEndsWithItsTime(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling().at(0, "B").at(2, "B").excludes(1)
 	const told = "db-1 is excluded from rollout and healing by an operator (op): it is measured, until "
@@ -226,7 +227,8 @@ func TestR139_AnExclusionCallsOffWhatHasNotActed(t *testing.T) {
 	}
 }
 
-// A rollout tells of whom it left behind, and why in a word that does not grow with the group.
+// TestR139_WhoIsLeftBehindIsTold: a rollout names the Slots it left behind, and a reason whose length does not grow
+// with the group.
 func TestR139_WhoIsLeftBehindIsTold(t *testing.T) {
 	f := newFixture(8, "none").want("B").rolling()
 	for i := range 7 {
@@ -239,8 +241,8 @@ func TestR139_WhoIsLeftBehindIsTold(t *testing.T) {
 	}
 }
 
-// TestWhatIsDrainedIsNotHealedInstead: it is ill and an operator takes it out of service: that comes first, and keeps
-// what healing would do. What is protected besides is repaired all the same.
+// TestWhatIsDrainedIsNotHealedInstead: an unhealthy member that an operator drains is drained first, and the drain
+// holds healing. A protected member is repaired anyway.
 func TestWhatIsDrainedIsNotHealedInstead(t *testing.T) {
 	f := heals(3, "none").failing(1, "ready").drains(1)
 	if a := actionOf(t, f.plan(), "db-1"); a.Kind != operation.Drain || a.Actor != operation.ActorOperator {

@@ -36,7 +36,7 @@ func TestATT15_AValueOfOneSlotWaitsForApproval(t *testing.T) {
 	if got := gateHolds(f.plan()); len(got) != 1 {
 		t.Errorf("another value: holds %v", got)
 	}
-	// What the slot was given already, and the template's own value, are approved.
+	// The Slot's last value and the template's own value are approved.
 	f.spec.Instances[0].Env = map[string]string{"COLOR": "red"}
 	approved(f, "")
 	f.rec.Slots[1].OwnEnv = name

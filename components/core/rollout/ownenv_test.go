@@ -54,7 +54,8 @@ func TestR143_AValueOfOneSlotIsAStepOfItAlone(t *testing.T) {
 	wantExecutes(t, f.plan(), "UPDATE db-1") // to take it back is a step too
 }
 
-// It goes by the rules of updates: what may not be restarted is not restarted for it.
+// TestR143_AValueIsHeldLikeAnUpdate: the rules of updates apply. A Slot that may not be restarted is not restarted for
+// a value.
 func TestR143_AValueIsHeldLikeAnUpdate(t *testing.T) {
 	f, _ := coloured(t)
 	f.spec.UpdatePolicy.MostDisruptiveAllowedAction = group.ActionRefresh
@@ -138,8 +139,8 @@ func TestR132_AMoveIsToldOnceAndOnlyWhereItsChangesAreKnown(t *testing.T) {
 	}
 }
 
-// TestR53_AStepForValuesAloneIsNoneOfTheRollouts: only where its Slot runs what it is to run, and the platform shows
-// nothing else.
+// TestR53_AStepForValuesAloneIsNoneOfTheRollouts: only if the Slot runs its wanted Revision, and the platform shows no
+// other difference.
 func TestR53_AStepForValuesAloneIsNoneOfTheRollouts(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(f *fixture, m *member)

@@ -30,7 +30,7 @@ func TestR139_AnOverrideIsToldWithAllThatIsKnown(t *testing.T) {
 	if (*Override)(nil).told() != nil || k.told().Until != epoch {
 		t.Error("what the status tells of it")
 	}
-	// All that is over is forgotten in the same pass, and what stands is not.
+	// Expired overrides are dropped in the same pass, and valid overrides stay.
 	f := newFixture(3, "none")
 	f.obs.Freeze = &Override{Until: f.now}
 	f.obs.Slots[0].Drain, f.obs.Slots[1].Protection, f.obs.Slots[2].Protection = &Override{Until: f.now}, &Override{Until: f.now}, &Override{Until: f.now.Add(1)}
@@ -40,7 +40,7 @@ func TestR139_AnOverrideIsToldWithAllThatIsKnown(t *testing.T) {
 	}
 }
 
-// TestR10_WhichReportCounts: not one that is older than may be, nor one of the future.
+// TestR10_WhichReportCounts: a report older than the limit does not count, nor does a report from the future.
 func TestR10_WhichReportCounts(t *testing.T) {
 	w := &world{now: epoch, t: DefaultTiming()}
 	for age, want := range map[time.Duration]bool{0: true, w.t.StaleAfter: true, w.t.StaleAfter + 1: false, -operation.LiveWithin: true, -operation.LiveWithin - 1: false} {
@@ -50,7 +50,7 @@ func TestR10_WhichReportCounts(t *testing.T) {
 	}
 }
 
-// TestR8_WhatIsUnbroken by the agent's clock, or, where it tells none, since the last look.
+// TestR8_WhatIsUnbroken by the agent's clock, or, without the agent's clock, since the last pass.
 func TestR8_WhatIsUnbroken(t *testing.T) {
 	since := epoch.Add(-time.Hour)
 	for name, c := range map[string]struct {
@@ -76,7 +76,7 @@ func TestR8_WhatIsUnbroken(t *testing.T) {
 	}
 }
 
-// TestR53_TheMostAdvancedLogComesFirst, and who tells nothing last.
+// TestR53_TheMostAdvancedLogComesFirst, and a member without a report of its log last.
 func TestR53_TheMostAdvancedLogComesFirst(t *testing.T) {
 	at := func(epoch uint64, lag int64) *member {
 		r := &Report{Epoch: epoch}
@@ -155,7 +155,7 @@ func TestR53_WhoTakesOver(t *testing.T) {
 	}
 }
 
-// TestR53_WhichTransferCounts: the planned one of an update, whatever became of its step.
+// TestR53_WhichTransferCounts: the planned transfer of an update counts, for any outcome of its step.
 func TestR53_WhichTransferCounts(t *testing.T) {
 	made := operation.Transfer{Made: true}
 	for name, c := range map[string]struct {
@@ -221,7 +221,7 @@ func TestR88_WhatMovesTheProgressClock(t *testing.T) {
 	}
 }
 
-// TestR88_AnArrivalMovesIt, once, and not one that ends in the future.
+// TestR88_AnArrivalMovesIt, once. An arrival that ends in the future does not.
 func TestR88_AnArrivalMovesIt(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling()
 	began := f.rec.Rollout.ProgressAt
@@ -277,7 +277,7 @@ func TestR44_TheArithmeticIsTold(t *testing.T) {
 	}
 }
 
-// TestR128_WhatIsCertainlyGone: by our own deletion, or by listings that lacked it for a while, with nobody heard.
+// TestR128_WhatIsCertainlyGone: after our own deletion, or after listings lacked it for a while and no agent reported.
 func TestR128_WhatIsCertainlyGone(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*fixture)

@@ -12,7 +12,7 @@ import (
 const mostPasses = 8
 
 // TestAnUpdateTakesFewPasses: each write of an Operation is a transaction, wakes every coordinator and begins a pass.
-// What is known already moves an Operation on within one.
+// Known facts advance an Operation several Phases within one pass.
 func TestAnUpdateTakesFewPasses(t *testing.T) {
 	for _, line := range []string{"group web: 3 replicas of none", "group pg: 3 replicas of patroni"} {
 		s, err := newStory(t, line)

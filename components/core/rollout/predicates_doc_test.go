@@ -11,13 +11,13 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// rulesPage tells people what holds an Action and what to do about it.
+// rulesPage lists the holds of an Action with their remedies.
 const rulesPage = "../../../docs/evidence/rollout-rules.md"
 
 var predicateRow = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| ([^|]*) \\| ([^|]*) \\| ([^|]*) \\| ([^|]*) \\|$")
 
-// aboutOf is what a predicate holds, and againOf whether it is asked before the call, in
-// the words of the page.
+// aboutOf names the Actions that a predicate holds. againOf says whether the predicate is checked before the call.
+// Both use the words of the page.
 func aboutOf(p predicate) string {
 	kinds := map[operation.Kind]string{
 		operation.Create: "creations", operation.Update: "updates", operation.Restart: "restarts",
@@ -50,8 +50,8 @@ func againOf(p predicate) string {
 	return "no: " + p.once
 }
 
-// The page has every name of the table in its order, with what the table says of it, and
-// a way out for each.
+// TestR140_ThePageTellsWhatHoldsAnAction: the page lists every name of the table in order, with the table's content
+// and a remedy for each.
 func TestR140_ThePageTellsWhatHoldsAnAction(t *testing.T) {
 	text, err := os.ReadFile(rulesPage)
 	if err != nil {

@@ -27,7 +27,7 @@ func (w *world) trackRollout() {
 	r := w.rollout
 	r.Generation, r.Transfers = w.generation, w.transfersMade()
 	if w.retry != nil {
-		// A refused call is tried again, whatever state the refusal gave the rollout.
+		// A refused call is tried again, regardless of the rollout's state after the refusal.
 		w.forgive()
 		r.RetriedBy, r.RetryRequest = w.retry.By, w.retry.ID
 		if r.State == operation.FailedState {

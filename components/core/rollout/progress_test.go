@@ -102,7 +102,8 @@ func TestR88_WaitingForAnOperatorDoesNotConsumeIt(t *testing.T) {
 	}
 }
 
-// TestR88_TheWorkloadsWordDoesNotConsumeIt where it alone holds what is left, or holds what the rest follows.
+// TestR88_TheWorkloadsWordDoesNotConsumeIt where the missing permission alone holds the remaining work, or holds the
+// Slot that the rest follows.
 func TestR88_TheWorkloadsWordDoesNotConsumeIt(t *testing.T) {
 	forbids := func(f *fixture, slots ...int) {
 		for _, i := range slots {
@@ -163,7 +164,8 @@ func TestR74_R88_ARefusalDoesNotConsumeIt(t *testing.T) {
 	}
 }
 
-// What the platform does not have any more waits for a person, whoever is to go there.
+// TestR74_R88_WhatIsNotOfferedDoesNotConsumeIt: a resource that the platform no longer offers waits for an operator,
+// for any Slot that needs it.
 func TestR74_R88_WhatIsNotOfferedDoesNotConsumeIt(t *testing.T) {
 	for name, c := range map[string]struct {
 		refused string
@@ -216,8 +218,8 @@ func TestR80_ThreeCallOffsFailTheRollout(t *testing.T) {
 	}
 }
 
-// TestR74_APreconditionIsNoFailure: what the platform does not take says nothing about the member, and is
-// asked again with growing waits.
+// TestR74_APreconditionIsNoFailure: a platform refusal says nothing about the member, and the call is retried with
+// growing waits.
 func TestR74_APreconditionIsNoFailure(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling()
 	off := func(cause operation.Cause) {
@@ -299,7 +301,7 @@ func TestR99_NoSecondHealthySlotIsSpent(t *testing.T) {
 			t.Errorf("%s is held by %v", a.Slot, holdNames(a))
 		}
 	}
-	p = f.sick(3).plan() // not even one that broke for another reason
+	p = f.sick(3).plan() // not even a Slot with another fault
 	wantExecutes(t, p)
 }
 
@@ -312,8 +314,8 @@ func TestR99_TheMixedStateIsKept(t *testing.T) {
 	}
 }
 
-// A verdict stands until somebody decides: neither a Slot that arrives late nor a
-// creation takes it back.
+// TestI6_AFailedRolloutWaitsForADecision: a verdict stands until an operator decides. A late Slot or a creation does
+// not remove it.
 func TestI6_AFailedRolloutWaitsForADecision(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling().at(2, "B")
 	f.op(2, operation.Failed, nil)
@@ -345,12 +347,12 @@ func TestI6_AFailedRolloutWaitsForADecision(t *testing.T) {
 	}
 }
 
-// What was complete and is opened again has its whole time, though it was complete for
-// longer than that.
+// TestR88_AReopenedRolloutHasItsTimeAnew: a completed rollout that is opened again has its whole time, even if it was
+// complete for longer.
 func TestR88_AReopenedRolloutHasItsTimeAnew(t *testing.T) {
 	f := newFixture(3, "none")
 	f.rec.Rollout.ProgressAt = f.now.Add(-24 * time.Hour)
-	f.obs.Slots[1].Admission.Revision = revisionOf(f.spec, "B") // somebody moved it by hand
+	f.obs.Slots[1].Admission.Revision = revisionOf(f.spec, "B") // an operator moved it by hand
 	p := f.plan()
 	if p.Rollout.State != operation.Running || !p.Rollout.ProgressAt.Equal(f.now) {
 		t.Errorf("state %s (%s), clock from %s", p.Rollout.State, p.Rollout.Reason, p.Rollout.ProgressAt)

@@ -123,8 +123,8 @@ func TestR21_PropertyNeverMoreDisruptedThanTheBudget(t *testing.T) {
 	})
 }
 
-// Whatever is begun, of the voters that are known healthy a majority stays, unless
-// none could be spared to begin with and the operator allowed it.
+// TestR44_OPS01_PropertyNeverBreaksTheMajority: for any begun steps, a majority of the known healthy voters stays. The
+// exception is a set that could spare none, with the operator's permission.
 func TestR44_OPS01_PropertyNeverBreaksTheMajority(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := anyFixture(t)
@@ -151,11 +151,12 @@ func TestR44_OPS01_PropertyNeverBreaksTheMajority(t *testing.T) {
 	})
 }
 
-// A broken outdated Slot that could go by itself is not kept back by healthy ones.
+// TestR28_PropertyABrokenSlotIsNeverStarvedByHealthyOnes: a broken outdated Slot that can be updated alone is not held
+// by healthy Slots.
 func TestR28_PropertyABrokenSlotIsNeverStarvedByHealthyOnes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := anyFixture(t)
-		f.obs.Requests = nil // what an operator marks goes first
+		f.obs.Requests = nil // a Slot that an operator names goes first
 		p := f.plan()
 		for _, a := range p.Actions {
 			if a.Class != ClassBroken || a.Execute {
@@ -210,7 +211,8 @@ func TestR26_PropertyBlindBeginsNothing(t *testing.T) {
 	})
 }
 
-// The second look is never more generous than the first, for what this pass begins.
+// TestR50_PropertyWhatIsBegunIsSafeAtOnce: for steps of this pass, the precommit check is never more permissive than
+// the preflight check.
 func TestR50_PropertyWhatIsBegunIsSafeAtOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := anyFixture(t)

@@ -7,7 +7,7 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// TestR108_ANewSlotGetsWhatWasProvenLast: stable stands still while a Slot is kept back, and nobody else runs it.
+// TestR108_ANewSlotGetsWhatWasProvenLast: stable stands still while a Slot is kept back, and no other Slot runs it.
 func TestR108_ANewSlotGetsWhatWasProvenLast(t *testing.T) {
 	pinned := func(f *fixture, to string) {
 		f.spec.Instances = []group.InstanceSettings{{Ordinal: 2, PinnedRevision: revisionOf(f.spec, to)}}
@@ -43,8 +43,8 @@ func TestR108_ANewSlotGetsWhatWasProvenLast(t *testing.T) {
 	}
 }
 
-// TestR108_WhatIsMadeAtTheLastProvenOneIsMadeThere: the target is proven while it is made, which is no reason to
-// begin anew, wherever stable stands still.
+// TestR108_WhatIsMadeAtTheLastProvenOneIsMadeThere: the target is proven while the Slot is being made. That is no
+// reason to begin again, wherever stable stands still.
 func TestR108_WhatIsMadeAtTheLastProvenOneIsMadeThere(t *testing.T) {
 	for to, off := range map[string]bool{"A": false, "B": false, "C": false, "N": true} {
 		f := newFixture(4, "none").missing(3).at(0, "B").at(1, "B").at(2, "C")

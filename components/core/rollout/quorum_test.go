@@ -160,7 +160,7 @@ func TestR45_TheMostAdvancedLogGoesFirstBelowQuorum(t *testing.T) {
 
 func TestR45_OneThatIsBehindMayBeTheVoteThatTheLeaderStandsOn(t *testing.T) {
 	f := newFixture(3, "consul").want("B").rolling().at(1, "B").sick(1).lagging(2, 10)
-	p := f.plan() // db-0 leads: somebody votes for it, and db-1 does not
+	p := f.plan() // db-0 leads: at least one voter votes for it, and db-1 does not
 	wantExecutes(t, p)
 	wantHeld(t, p, "db-2", HoldQuorum)
 	f = newFixture(3, "consul").want("B").rolling().at(1, "B").sick(1).silent(2, epoch)
@@ -253,7 +253,7 @@ func TestR53_AtMostOnePlannedTransfer(t *testing.T) {
 	if p.Rollout.Transfers != 1 || p.Status.Transfers != 1 {
 		t.Errorf("%d transfers", p.Rollout.Transfers)
 	}
-	f.lead(0) // it moved by itself: no transfer is needed (R58)
+	f.lead(0) // leadership moved without the rollout: no transfer is needed (R58)
 	p = f.plan()
 	wantExecutes(t, p, "UPDATE db-1")
 	if actionOf(t, p, "db-1").Transfer != nil {
@@ -271,8 +271,8 @@ func TestR54_WithoutACandidateTheLeaderWaits(t *testing.T) {
 	wantHeld(t, p, "db-1", HoldNoCandidate)
 }
 
-// Learners, and replicas that may not lead, cannot relieve: the one that leads is
-// interrupted like the only member of a group, after everybody else.
+// TestR18_ASoleLeaderAmongLearnersIsInterruptedUnlessThatIsRefused: learners, and replicas that may not lead, cannot
+// take over. The leader is interrupted like the only member of a group, after all other members.
 func TestR18_ASoleLeaderAmongLearnersIsInterruptedUnlessThatIsRefused(t *testing.T) {
 	for _, kind := range []string{"patroni", "consul"} {
 		f := allButTheLeader(kind)
@@ -323,8 +323,8 @@ func TestR55_EverybodyMustProveTheTargetBeforeTheLeadersStep(t *testing.T) {
 	wantHeld(t, p, "db-1", HoldLeaderLast)
 }
 
-// Whatever the size, the number of sick voters and what the operator asks for, what
-// is begun leaves a majority of healthy voters. Of one or two, R18 and R19 decide.
+// TestOPS01_NoSizeLosesItsMajority: for any size, number of sick voters and operator request, the begun steps leave a
+// majority of healthy voters. For one or two voters, R18 and R19 decide.
 func TestOPS01_NoSizeLosesItsMajority(t *testing.T) {
 	some := false
 	for n := 3; n <= 9; n++ {
@@ -403,8 +403,8 @@ func TestWhoIsToBeRemovedTakesOver(t *testing.T) {
 	}
 }
 
-// TestAnInterimTransferIsNotTheRolloutsOne: who took over only because it was still there gives
-// leadership away again when the group keeps it after all. Found by the simulator, seed 1040.
+// TestAnInterimTransferIsNotTheRolloutsOne: a member took over only because it was still running. When the group keeps
+// it after all, it hands leadership over again. Found by the simulator, seed 1040.
 func TestAnInterimTransferIsNotTheRolloutsOne(t *testing.T) {
 	f := newFixture(3, "patroni").want("B").rolling().at(0, "B").at(2, "B")
 	f.lead(1)
@@ -431,7 +431,7 @@ func TestStepsAreToldWithTheirNumber(t *testing.T) {
 	}
 }
 
-// TestR18_TheOnlyMemberWaitsForNoLeader: nobody else could lead.
+// TestR18_TheOnlyMemberWaitsForNoLeader: no other member could lead.
 func TestR18_TheOnlyMemberWaitsForNoLeader(t *testing.T) {
 	for n, held := range map[int]bool{1: false, 2: true} {
 		f := newFixture(n, "patroni").want("B").rolling()

@@ -13,8 +13,8 @@ func (f *fixture) asksService(slot, service string) *fixture {
 	return f
 }
 
-// TestR115_AnOperatorNamesAService: that alone is restarted, at what the Slot runs, also where
-// it is outdated or ill; by the rules that hold a restart, and answered by one Operation.
+// TestR115_AnOperatorNamesAService: only that service is restarted, at the Slot's current Revision, even on an
+// outdated or unhealthy Slot. The rules for restarts hold it, and one Operation answers it.
 func TestR115_AnOperatorNamesAService(t *testing.T) {
 	for name, f := range map[string]*fixture{
 		"at rest":          newFixture(3, "patroni"),
@@ -40,8 +40,8 @@ func TestR115_AnOperatorNamesAService(t *testing.T) {
 	}
 }
 
-// TestR115_AServiceIsNotOrderedFromWhoDoesNotHear: the request waits, and says for what; the
-// budget holds it like any other restart, and a CVM that is gone answers it.
+// TestR115_AServiceIsNotOrderedFromWhoDoesNotHear: the request waits for an agent that does not report, and names the
+// reason. The budget holds the request like any other restart, and a gone CVM answers it.
 func TestR115_AServiceIsNotOrderedFromWhoDoesNotHear(t *testing.T) {
 	f := newFixture(3, "none").asksService("db-1", "web")
 	f.obs.Slots[1].Report.ReceivedAt = f.now.Add(-operation.LiveWithin)

@@ -11,9 +11,8 @@ import (
 	"cadre.dev/core/rollout/rollouttest"
 )
 
-// told are the sizes of what is recorded about a group of n Slots that has bad days: its
-// status without the Instances, and the longest of what is told of one Slot, one Action and
-// one rollout.
+// told returns the sizes of the records of a group of n Slots with many faults. It measures the status without its
+// Instances, and the longest text about one Slot, one Action and one rollout.
 func told(t *testing.T, kind string, n int) map[string]int {
 	t.Helper()
 	w := rollouttest.Busy(n, kind)
@@ -21,7 +20,7 @@ func told(t *testing.T, kind string, n int) map[string]int {
 		w.Seen.Orphans = append(w.Seen.Orphans, fmt.Sprintf("c-web-%d (vm-%d)", i, i))
 		w.Records.Problems = append(w.Records.Problems, policy.Problem{Reason: policy.ProblemUnreadable, Message: fmt.Sprintf("record %d", i)})
 		if i%2 == 0 && i < len(w.Seen.Slots) {
-			w.Seen.Slots[i].Report = nil // half of them are silent
+			w.Seen.Slots[i].Report = nil // half of the Slots do not report
 		}
 	}
 	p := w.Decide()

@@ -12,8 +12,8 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-// checker holds every step of every story to the invariants of a rollout, by what is
-// really so and not by what was known:
+// checker holds every step of every story to the invariants of a rollout, by the true state and not by the known
+// state:
 //
 //	R5   what an available member of a complete rollout is assigned is what its Boot proved
 //	I1   of members that work, never more are taken away than max_unavailable
@@ -50,7 +50,7 @@ func (k *checker) settle() {
 	}
 }
 
-// plan checks what a plan must be whatever it decides.
+// plan checks the properties of every plan, for any decision.
 func (k *checker) plan(spec group.Spec, rec rollout.Records, obs rollout.Observation, now time.Time, t rollout.Timing, p rollout.Plan) {
 	for _, a := range p.Actions {
 		if a.Execute == (len(a.Holds) > 0) {
@@ -95,13 +95,13 @@ func (k *checker) begun(a rollout.Action, op operation.Operation, rec rollout.Re
 		m := overrides[op.Slot]
 		return m != nil && (m.Until.IsZero() || k.c.clock().Before(m.Until))
 	}
-	// A protection promises that what is down is restarted, and keeps the drain itself.
+	// A protection promises that a down member is restarted, and keeps the drain itself.
 	repair := op.Kind == operation.Restart && op.Before.Unavailable && stands(k.c.protects)
 	switch {
 	case k.c.deleting != nil || op.Kind == operation.Create && !stands(k.c.drains) || repair:
 	case stands(k.c.drains) && op.Kind != operation.Drain:
 		k.broke("R139: %s begins of %s, which is drained", op.Kind, op.Slot)
-	case op.Kind == operation.Restart && op.Before.Unavailable: // it was down by what was seen
+	case op.Kind == operation.Restart && op.Before.Unavailable: // the member was down in the observation
 	case stands(k.c.protects) && c != nil && k.w.works(c):
 		k.broke("R139: %s begins of %s, which is protected and works", op.Kind, op.Slot)
 	}
@@ -136,7 +136,7 @@ func (k *checker) called(op operation.Operation, e operation.Effect) {
 		return
 	}
 	if op.Request.ID != "" && group.HasVoters(k.c.spec) && k.w.leader == "" {
-		return // R45: below quorum nobody serves, and an operator named one that is not in it
+		return // R45: below quorum no member serves, and an operator named a member outside the quorum
 	}
 	k.budget(op.Slot)
 	k.quorum(op.Slot, op.Kind)

@@ -14,8 +14,8 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-// event is one line that may be written in a story: SLOTS, SLOT, TIME, N, WORD and REST
-// stand for what is handed to does.
+// event is one line that may be written in a story: SLOTS, SLOT, TIME, N, WORD and REST stand for the arguments of
+// does.
 type event struct {
 	line string
 	does func(s *story, arg []string) error
@@ -49,7 +49,7 @@ func events() []event {
 	return slices.Concat(timeEvents(), operatorEvents(), memberEvents(), platformEvents(), coordinatorEvents())
 }
 
-// limit of what is waited for.
+// limit bounds each wait of a story.
 const limit = 2 * time.Hour
 
 func timeEvents() []event {
@@ -436,7 +436,7 @@ func coordinatorEvents() []event {
 	}
 }
 
-// slots are those that a text names: "web-0", "web-0, web-2", "web-*".
+// slots returns the Slots that a text names: "web-0", "web-0, web-2", "web-*".
 func (s *story) slots(text string) ([]string, error) {
 	if text == s.c.spec.Name+"-*" {
 		return s.c.spec.Members(), nil
@@ -464,7 +464,7 @@ func (s *story) cvms(text string) ([]*cvm, error) {
 	return out, err
 }
 
-// instance is what the status says about a Slot.
+// instance returns the status of a Slot.
 func (s *story) instance(slot string) group.InstanceStatus {
 	for _, i := range s.c.plan.Status.Instances {
 		if i.Slot == slot {
@@ -474,7 +474,7 @@ func (s *story) instance(slot string) group.InstanceStatus {
 	return group.InstanceStatus{State: "unknown"}
 }
 
-// action is what the plan has for a Slot.
+// action returns the planned Action of a Slot.
 func (s *story) action(slot string) (rollout.Action, bool) {
 	for _, a := range s.c.plan.Actions {
 		if a.Slot == slot {

@@ -11,7 +11,7 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// expect checks what a story says must be so.
+// expect checks an expectation of a story.
 func (s *story) expect(text string) error {
 	for _, e := range expectations() {
 		if m := expressions[e.line].FindStringSubmatch(text); m != nil {

@@ -11,7 +11,7 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-// fault is what happens to a platform call.
+// fault is the outcome of a platform call.
 type fault struct {
 	outcome operation.Outcome
 	text    string
@@ -45,7 +45,7 @@ func (w *world) listed(slot string) (found []rollout.Instance) {
 
 var storyApp = strings.Repeat("a", 40)
 
-// defaultDisk is what a CVM has that was made without a wish.
+// defaultDisk is the disk of a CVM that was made without a wanted disk.
 const defaultDisk = 20
 
 // hashOf is the compose hash: the rest of a template is not in it.
@@ -55,8 +55,8 @@ func (w *world) hashOf(t group.Template) string {
 	return strings.Repeat(fmt.Sprintf("%02x", name[0]), 32)
 }
 
-// call is one platform call: what a coordinator hears of it, and after how long. Each
-// effect that it has, at once or late, is told to effective.
+// call is one platform call: the coordinator's answer, and its delay. effective is called for each effect of the call,
+// at once or late.
 func (w *world) call(part operation.Part, slot, uuid, revision string, effective func()) (result operation.CallResult, took time.Duration) {
 	f := w.faults[slot]
 	switch {
@@ -91,7 +91,7 @@ func (w *world) outstanding(slot string) bool {
 	return slices.ContainsFunc(w.pending, func(p pending) bool { return p.slot == slot })
 }
 
-// effect does what a call asks for.
+// effect carries out a call.
 func (w *world) effect(part operation.Part, slot, uuid, revision string) *cvm {
 	wanted := w.contents[revision]
 	if part == operation.PartCreate {

@@ -8,7 +8,7 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-// prepare has the policy let in what a step leads to, before its call.
+// prepare has the policy admit the target of a step, before its call.
 func (c *coordinator) prepare(op operation.Operation) {
 	switch {
 	case op.Phase != operation.Drained:
@@ -21,7 +21,7 @@ func (c *coordinator) prepare(op operation.Operation) {
 	}
 }
 
-// tidy takes away what a Slot may run no more.
+// tidy withdraws the Revisions that a Slot may no longer run.
 func (c *coordinator) tidy() {
 	for slot, p := range c.store.policies {
 		if of := c.of(slot); len(of) > 0 && !of[0].Phase.Ended() {
@@ -35,8 +35,8 @@ func (c *coordinator) tidy() {
 	}
 }
 
-// letsIn is the Revision that a new Boot of c is let in at: of those that measure like it the one
-// that was allowed last; "": none.
+// letsIn returns the Revision that a new Boot of c is admitted at: among the Revisions that measure like it, the last
+// allowed Revision; "": no such Revision exists.
 func (w *world) letsIn(c *cvm) string {
 	for _, a := range slices.Backward(w.policies[c.slot].Allowed) {
 		if w.measures(c, a.Revision) {

@@ -11,9 +11,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever specs, failures, silences, lost answers, late effects, clocks and changes of
-// leader come: the invariants of story_check_test.go hold at every step, and once it is
-// quiet and the spec is good, the rollout completes.
+// TestR70_PropertyStoriesOfEverythingAtOnce: specs, failures, silences, lost answers, late effects, clocks and changes
+// of leader may come in any order. The invariants of story_check_test.go hold at every step. Once no event comes and
+// the spec is good, the rollout completes.
 func TestR70_PropertyStoriesOfEverythingAtOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		kind := rapid.SampledFrom([]string{"consul", "patroni", "none"}).Draw(t, "kind")
@@ -42,7 +42,7 @@ func TestR70_PropertyStoriesOfEverythingAtOnce(t *testing.T) {
 	})
 }
 
-// told is the whole story of a run, as it could be written down.
+// told returns the whole story of a run, as a story file.
 func (s *story) told() string {
 	if len(s.script) == 0 {
 		return ""
@@ -59,7 +59,7 @@ func (s *story) one(t *rapid.T, line string) {
 	}
 }
 
-// disturb lets one thing happen that stories tell of.
+// disturb plays one random event of the stories.
 func (s *story) disturb(t *rapid.T) {
 	slot := rapid.SampledFrom(s.c.spec.Members()).Draw(t, "slot")
 	revision := rapid.SampledFrom([]string{"A", "B", "C"}).Draw(t, "revision")

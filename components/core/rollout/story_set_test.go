@@ -7,16 +7,16 @@ import (
 	"cadre.dev/core/group"
 )
 
-// set is who belongs to an etcd cluster: a set that lets nobody in by itself. What it knows
-// of a member is its disk: another one under the same name is a stranger.
+// set is the membership of an etcd cluster: a set that admits no member automatically. It knows a member by its disk:
+// another disk under the same name is a stranger.
 type set struct {
-	// disks by Slot are those that the set knows, learners those without a vote.
+	// disks are the known disks by Slot; learners are the Slots without a vote.
 	disks    map[string]string
 	learners map[string]bool
-	// membership is what a Slot's agent was told, founders who found the set together.
+	// membership returns the orders of a Slot's agent; founders returns the Slots that bootstrap the set together.
 	membership func(slot string) *group.Membership
 	founders   func() []string
-	// founded is the list that the set was founded with.
+	// founded is the list that the set was bootstrapped with.
 	founded []string
 	broke   func(format string, args ...any)
 }
@@ -43,7 +43,7 @@ func (w *world) enter(c *cvm) {
 	w.set.disks[c.slot] = c.uuid
 }
 
-// starts: the member in c is one that the set knows by its disk, and was told that it is.
+// starts: the set knows the member in c by its disk, and the agent has learned that.
 func (w *world) starts(c *cvm) bool {
 	if w.kind != group.WorkloadEtcd {
 		return true
@@ -52,7 +52,7 @@ func (w *world) starts(c *cvm) bool {
 	return w.set.disks[c.slot] == c.uuid && (own == nil || !own.Joins || slices.Contains(own.Set, c.slot))
 }
 
-// changeSet does what the leader's agent was told, if a majority can decide it.
+// changeSet carries out the order of the leader's agent, if a majority can decide it.
 func (w *world) changeSet() {
 	lead := w.of(w.leader)
 	if lead == nil || !w.works(lead) || lead.silent {
@@ -90,7 +90,7 @@ func (w *world) changeSet() {
 	}
 }
 
-// allVote: each of the voters is there. etcd lists nobody new otherwise, also without a vote.
+// allVote: each of the voters is present. Otherwise etcd lists no new member, not even without a vote.
 func (w *world) allVote() bool {
 	return !slices.ContainsFunc(w.voters, func(slot string) bool {
 		c := w.of(slot)
@@ -98,5 +98,5 @@ func (w *world) allVote() bool {
 	})
 }
 
-// listing is the learners as the set's members tell them.
+// listing returns the learners as the set's members report them.
 func (w *world) listing() []string { return slices.Sorted(maps.Keys(w.set.learners)) }

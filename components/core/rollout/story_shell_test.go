@@ -170,7 +170,7 @@ func (c *coordinator) work() {
 	c.check.broke("the group does not come to rest: %d passes in a row wrote something", passesInARow)
 }
 
-// orders are what a Slot's Boot is asked for, and at which Revision it is to attest again.
+// orders returns the order for a Slot's Boot, and the Revision at which that Boot must attest again.
 func (c *coordinator) orders(slot, boot string) (order operation.Order, asked bool, refresh string) {
 	of := c.of(slot)
 	if len(of) > 0 && of[0].Way.Refreshes() && of[0].Phase == operation.Booting {
@@ -241,7 +241,7 @@ func (c *coordinator) recordNewSlots() (changed bool) {
 	return changed
 }
 
-// tell logs what became of Slots that are in no step.
+// tell logs the new states of Slots in no step.
 func (c *coordinator) tell(before, after group.Status) {
 	was := map[string]group.InstanceStatus{}
 	for _, i := range before.Instances {
@@ -265,7 +265,7 @@ func because(reason string) string {
 	return ": " + reason
 }
 
-// stillText is a text without its figures: one that only counts is not written anew.
+// stillText returns a text without its figures: a text that only counts up is not written again.
 func stillText(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' {
@@ -375,7 +375,7 @@ func (c *coordinator) call(op operation.Operation, e operation.Effect) {
 	c.answers[op.ID] = result
 }
 
-// sweep removes ended Operations beyond what is kept.
+// sweep removes ended Operations beyond the limit.
 func (c *coordinator) sweep() {
 	bySlot := map[string][]operation.Operation{}
 	for _, op := range c.store.operations {

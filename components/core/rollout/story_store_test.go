@@ -13,7 +13,7 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-// storyStore is what survives everybody: records, as they are stored.
+// storyStore holds the records that survive every process, as they are stored.
 type storyStore struct {
 	status     group.Status
 	slots      map[string]group.SlotRecord
@@ -25,8 +25,7 @@ type storyStore struct {
 	commits    int
 }
 
-// copied is v as it comes back from the store. Records are copied when they are written:
-// what reads them changes none of them (R1).
+// copied is v as it comes back from the store. Records are copied when they are written: no reader changes them (R1).
 func copied[T any](v T) T {
 	var out T
 	text, err := json.Marshal(v)
@@ -71,7 +70,7 @@ func (c *coordinator) records() rollout.Records {
 	return rec
 }
 
-// record writes what the plan says in one transaction.
+// record writes the plan's records in one transaction.
 func (c *coordinator) record(rec rollout.Records, now time.Time) (changed bool) {
 	p, s := &c.plan, &c.store
 	if c.recordNewSlots() {

@@ -16,11 +16,11 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-// story plays one file: the world, the coordinator that leads, and what was seen.
+// story plays one file: the world, the leading coordinator, and the observed events.
 type story struct {
 	t     testingT
 	where string
-	// script are the lines of a story that nobody wrote.
+	// script are the lines of a story that the property test generated.
 	script []string
 	w      *world
 	c      *coordinator
@@ -28,16 +28,16 @@ type story struct {
 	// lines happened in this block of the file; mute while the group is set up.
 	lines []happened
 	mute  bool
-	// noted counts what happened, muted or not. changed is when something last did, or was recorded.
+	// noted counts the events, muted or not. changed is the time of the last event or record.
 	noted   int
 	changed time.Time
-	// commits are those before this block.
+	// commits are the commits before this block.
 	commits int
 	base    group.Template
 	asked   int
 }
 
-// testingT is what testing.T and rapid.T share here.
+// testingT is the shared interface of testing.T and rapid.T here.
 type testingT interface {
 	Fatalf(format string, args ...any)
 	Errorf(format string, args ...any)
@@ -99,7 +99,7 @@ func storyCompose(name string) string {
 	return "services:\n  app:\n    image: example/app@sha256:" + strings.Repeat("ab", 32) + "\n# " + name + "\n"
 }
 
-// storyName of a Revision says what it is made of: B, or B with another shape.
+// storyName of a Revision names its content: B, or B with another shape.
 func storyName(t group.Template) string {
 	lines := strings.Split(strings.TrimSpace(t.Compose), "\n")
 	name := strings.TrimPrefix(lines[len(lines)-1], "# ")
@@ -223,8 +223,7 @@ func (s *story) pass(d time.Duration) {
 	}
 }
 
-// longestQuiet bounds how far a story goes without a look, so that what happens at a moment that
-// no clock announces still shows.
+// longestQuiet bounds how far a story goes without a turn, so that an event without an announced time still shows.
 const longestQuiet = time.Minute
 
 // next goes on to the next moment at which something may happen, and no further than to end. While
@@ -241,7 +240,7 @@ func (s *story) next(end time.Time) {
 	s.turn()
 }
 
-// turn is one look at the world, and what follows from it at once.
+// turn is one pass over the world, with its immediate consequences.
 func (s *story) turn() {
 	commits, noted := s.c.store.commits, s.noted
 	s.w.step()
@@ -289,14 +288,13 @@ func (s *story) succeed(skew time.Duration) {
 	s.log("another coordinator leads")
 }
 
-// happened is what became of one subject at one instant.
+// happened is the text about one subject at one instant.
 type happened struct{ at, subject, text string }
 
-// log notes something about nobody in particular.
+// log records an event without a subject.
 func (s *story) log(format string, args ...any) { s.note("", format, args...) }
 
-// note adds to what is known of a subject at this instant: the Phases of a step that
-// follow at once are one line.
+// note adds to the text about a subject at this instant: the immediate Phases of a step are one line.
 func (s *story) note(subject, format string, args ...any) {
 	s.noted++
 	if s.mute {
@@ -330,7 +328,7 @@ func (s *story) named(text string) string {
 	return text
 }
 
-// recorded ends a block: what happened in it, and how things stand.
+// recorded ends a block: its events, and the resulting state.
 func (s *story) recorded() []string {
 	out := s.peek()
 	s.lines, s.k.begins, s.k.calls, s.commits = nil, nil, nil, s.c.store.commits

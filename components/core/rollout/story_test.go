@@ -12,8 +12,8 @@ import (
 
 var update = flag.Bool("update", false, "record what the stories show now")
 
-// TestStories runs every testdata/*.txt: one file is one story about the planner and
-// the Operations, told as it would be read aloud.
+// TestStories runs every testdata/*.txt: one file is one story about the planner and the Operations, written to be
+// read aloud.
 //
 //	A title
 //	Some lines on what it shows, with the ids of its rules.
@@ -59,7 +59,7 @@ func TestOPS02_SimulationBrokenTargetStopsAtTheFirstSlotAndACorrectedSpecRollsFo
 	play(t, "testdata/corrected_spec.txt")
 }
 
-// play plays one story, compares it with what was recorded, and returns the changes of Phase.
+// play plays one story, compares it with its recorded text, and returns the changes of Phase.
 func play(t *testing.T, file string) moves {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -78,7 +78,7 @@ func play(t *testing.T, file string) moves {
 	return made
 }
 
-// tell plays a story and returns it as it went.
+// tell plays a story and returns its text.
 func tell(t *testing.T, text string) (string, moves) {
 	var out []string
 	var s *story

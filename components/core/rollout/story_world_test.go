@@ -26,8 +26,8 @@ const (
 // storyStart is when stories begin; their groups run since the day before.
 var storyStart = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// world is what is really so, whatever the coordinators know of it: CVMs, the agents
-// in them, the workload's own cluster, the platform.
+// world is the true state, unknown to the coordinators: CVMs, the agents in them, the workload's own cluster, the
+// platform.
 type world struct {
 	now  time.Time
 	kind string
@@ -36,13 +36,13 @@ type world struct {
 	made int
 	// broken Revisions never become healthy; stuck ones never boot.
 	broken, stuck map[string]bool
-	// says is what the workload says at a Revision that is broken.
+	// says is the workload's message at a broken Revision.
 	says map[string]string
-	// force: the call under way asks no guest.
+	// force: the current call does not ask the guest.
 	force bool
-	// keyless: boots that begin fail, since nobody gives them keys.
+	// keyless: new boots fail, since they get no keys.
 	keyless bool
-	// leader of the workload, since when there is none, and its term.
+	// leader is the workload's leader, leaderless the start of a time without one, epoch its term.
 	leader     string
 	leaderless time.Time
 	epoch      uint64
@@ -58,7 +58,7 @@ type world struct {
 	faults    map[string]*fault
 	// blind: the platform's listing does not answer.
 	blind bool
-	// told is the env that each Slot's CVM was given.
+	// told is the env that each Slot's CVM received.
 	told    map[string]map[string]string
 	pending []pending
 	// contents of Revisions.
@@ -67,11 +67,11 @@ type world struct {
 	checks map[string]string
 	// policies are those of Slots, as coordinators wrote them.
 	policies map[string]policy.SlotPolicy
-	// log tells the story what happened.
+	// log records an event in the story.
 	log func(format string, args ...any)
 }
 
-// cvm is one CVM with its disk, and what runs in it.
+// cvm is one CVM with its disk, and its software.
 type cvm struct {
 	uuid, instance, slot string
 	status               string
@@ -88,18 +88,18 @@ type cvm struct {
 	// agentAt is when the agent last started; up, but its Boot is younger than the CVM's.
 	agentAt time.Time
 	silent  bool
-	// unproven: its Boot runs, and cannot attest anew.
+	// unproven: the CVM's Boot runs, and cannot attest again.
 	unproven bool
-	// illAt is when the agent last saw it ill: what it proves begins after that.
+	// illAt is when the agent last saw the member unhealthy: the proven healthy time begins after it.
 	illAt time.Time
-	// hung: the guest is silent, and does not shut down when it is asked.
+	// hung: the guest does not report, and ignores a shutdown request.
 	hung bool
 	sick string
 	// mute: the driver gets no answer, though the workload works.
 	mute bool
 	// failing is the check that fails although the member works, until a boot.
 	failing string
-	// deep: what makes it sick does not go with a restart of its service.
+	// deep: a restart of the service does not repair the fault.
 	deep     bool
 	lag      int64
 	refuses  string // why it must not be disrupted
@@ -126,20 +126,19 @@ type drainWay struct {
 
 func (w *world) up(c *cvm) bool { return !c.gone && c.status == "running" && !w.now.Before(c.upAt) }
 
-// works: the member itself does its duty, whoever knows. One that is not let in has
-// neither peers nor secrets.
+// works: the member does its duty, known or not. A member that is not admitted has neither peers nor secrets.
 func (w *world) works(c *cvm) bool {
 	return w.up(c) && !c.hung && c.admitted != nil && (c.boot == "" || c.admitted.BootID == c.boot) && c.sick == "" && !w.broken[w.runs(c)] && !w.stuck[w.runs(c)] && w.starts(c)
 }
 
-// serves: it works, and it has what it missed.
+// serves: the member works, and has caught up.
 func (w *world) serves(c *cvm) bool {
 	return w.works(c) && (w.kind == group.WorkloadNone || c.lag == 0 && w.now.Sub(c.upAt) >= catchUpTakes)
 }
 
-// runs is the Revision that c's content is; empty for what is none.
+// runs returns the Revision of c's content; empty if it is no Revision.
 func (w *world) runs(c *cvm) string {
-	// What measures the same may be several Revisions: it is at the one that it is let in at.
+	// Several Revisions may measure the same: c is at the Revision that it is admitted at.
 	if c.admitted != nil && w.measures(c, c.admitted.Revision) && w.allows(c.slot, c.admitted.Revision) {
 		return c.admitted.Revision
 	}
@@ -183,7 +182,7 @@ func (w *world) make(slot string, content group.Template) *cvm {
 	return c
 }
 
-// reboot starts a boot of what c's content is now.
+// reboot starts a boot of c's present content.
 func (c *cvm) reboot(w *world) {
 	c.boots++
 	c.status, c.inProgress, c.bootError = "running", true, ""
@@ -212,7 +211,7 @@ func (c *cvm) born(w *world, at time.Time) {
 	c.ask(w)
 }
 
-// ask lets the Boot in when the Slot may run what it is.
+// ask admits the Boot when the Slot may run its Revision.
 func (c *cvm) ask(w *world) {
 	if c.admitted != nil && c.admitted.BootID == c.boot {
 		return
@@ -236,7 +235,7 @@ func (c *cvm) ask(w *world) {
 	}
 }
 
-// contentName is what c runs, in the words of the story.
+// contentName is the content of c, in the words of the story.
 func (w *world) contentName(c *cvm) string { return storyName(c.content) }
 
 // step lets a second's worth of things happen that were to happen by now.
@@ -339,7 +338,7 @@ func (w *world) slots() map[string]bool {
 	return out
 }
 
-// report is what the agent of c says now; nil while it says nothing.
+// report is the current report of c's agent; nil while the agent does not report.
 func (w *world) report(c *cvm) *rollout.Report {
 	if !w.up(c) || c.silent || c.admitted == nil || c.admitted.BootID != c.boot {
 		return nil
@@ -390,7 +389,7 @@ func (w *world) report(c *cvm) *rollout.Report {
 	return r
 }
 
-// roles is what the driver of a workload with leaders tells.
+// roles adds the driver's report for a workload with leaders.
 func (w *world) roles(c *cvm, r *rollout.Report, works bool) {
 	votes := slices.Contains(w.voters, c.slot)
 	r.Role, r.Leader, r.Epoch = rollout.RoleFollower, w.leader, w.epoch
@@ -412,8 +411,8 @@ func (w *world) roles(c *cvm, r *rollout.Report, works bool) {
 	}
 }
 
-// followers are the members that work beside c, which leads, whether or not their agents are heard;
-// etcd's leader tells of nobody.
+// followers are the working members that follow c, the leader, whether or not their agents report. etcd's leader
+// reports no followers.
 func (w *world) followers(c *cvm) (slots []string) {
 	for _, other := range w.cvms {
 		if other != c && w.kind != group.WorkloadEtcd && w.works(other) {
@@ -424,7 +423,7 @@ func (w *world) followers(c *cvm) (slots []string) {
 	return slots
 }
 
-// agents do what their orders say, as far as they hear them.
+// agents carry out the orders that reach them.
 func (w *world) agents(orders func(slot, boot string) (order operation.Order, asked bool, refresh string)) {
 	for _, c := range w.cvms {
 		if !w.up(c) || c.silent || c.admitted == nil {
@@ -491,7 +490,7 @@ func (w *world) name(revision string) string {
 	return revision
 }
 
-// fails is the check of c that fails: one that the Revision which its Boot goes by does not have any more is not judged.
+// fails returns the failing check of c. A check that the Boot's Revision no longer has is not judged.
 func (w *world) fails(c *cvm) string {
 	if c.admitted != nil && w.checks[c.admitted.Revision] != "" && w.checks[c.admitted.Revision] != c.failing {
 		return ""

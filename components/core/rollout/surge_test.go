@@ -11,8 +11,7 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// surged is a group of n that may spare nobody, in a rollout to B with an extra member, which
-// is available at A.
+// surged is a group of n that may spare no member, in a rollout to B with an extra member, which is available at A.
 func surged(n int, kind string) *fixture {
 	f := newFixture(n+1, kind)
 	zero, one := 0, 1
@@ -48,8 +47,8 @@ func TestR15_AnExtraSlotIsToldAsOne(t *testing.T) {
 	check("after it", operation.Delete)
 }
 
-// TestR15_AnExtraSlotIsWhereTheSpecNamesNone: not at an ordinal that it leaves out or has settings for. One
-// that is there stays for its rollout.
+// TestR15_AnExtraSlotIsWhereTheSpecNamesNone: an extra Slot is not at an ordinal that the spec leaves out or has
+// settings for. An existing extra Slot stays for its rollout.
 func TestR15_AnExtraSlotIsWhereTheSpecNamesNone(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*fixture)
@@ -84,8 +83,8 @@ func TestR15_AnExtraSlotIsWhereTheSpecNamesNone(t *testing.T) {
 	}
 }
 
-// TestR15_AnExtraMemberThatLivesIsNotLost: what a listing lacks for half a minute is given up, but not
-// while another member says that it leads, or follows.
+// TestR15_AnExtraMemberThatLivesIsNotLost: a Slot that listings lack for half a minute is given up. It is not given up
+// while another member names it as its leader or follower.
 func TestR15_AnExtraMemberThatLivesIsNotLost(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit  func(*fixture)
@@ -114,8 +113,8 @@ func TestR15_AnExtraMemberThatLivesIsNotLost(t *testing.T) {
 	}
 }
 
-// TestR15_AnExtraMemberForWhatMayBegin: none is made for what waits for somebody anyway; a drain and
-// a restart boot nothing that could be refused.
+// TestR15_AnExtraMemberForWhatMayBegin: no extra member is made for a step that waits for an operator anyway. A drain
+// and a restart boot no content that could be refused.
 func TestR15_AnExtraMemberForWhatMayBegin(t *testing.T) {
 	ask := func(kind RequestKind, service string) func(*fixture) {
 		return func(f *fixture) {
@@ -148,7 +147,7 @@ func TestR15_AnExtraMemberForWhatMayBegin(t *testing.T) {
 	}
 }
 
-// TestR15_NoExtraMemberForARolloutThatWaits: whoever keeps it from going on, one that is there stays meanwhile.
+// TestR15_NoExtraMemberForARolloutThatWaits: for any reason of the wait, an existing extra member stays.
 func TestR15_NoExtraMemberForARolloutThatWaits(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*fixture)
@@ -176,7 +175,7 @@ func TestR15_NoExtraMemberForARolloutThatWaits(t *testing.T) {
 	}
 }
 
-// TestTheBudgetTellsOfExtraSlots in words for people: as many as are there, without the one that is asked about.
+// TestTheBudgetTellsOfExtraSlots in its text: the number of available extra Slots, without the candidate.
 func TestTheBudgetTellsOfExtraSlots(t *testing.T) {
 	f := surged(2, "none")
 	for n, want := range []string{"max_unavailable is 0", "max_unavailable is 0, 1 extra slot is available", "max_unavailable is 0, 2 extra slots are available"} {
@@ -191,8 +190,8 @@ func TestTheBudgetTellsOfExtraSlots(t *testing.T) {
 	}
 }
 
-// TestR15_NoExtraMemberForASlotThatWaits: one whose own step waits for a person, or is none, needs nobody in its
-// place, whatever the rollout does.
+// TestR15_NoExtraMemberForASlotThatWaits: a Slot whose step waits for an operator, or that needs no step, gets no
+// extra member, for any state of the rollout.
 func TestR15_NoExtraMemberForASlotThatWaits(t *testing.T) {
 	pin := func(f *fixture, name string) {
 		f.spec.Instances = []group.InstanceSettings{{Ordinal: 1, PinnedRevision: revisionOf(f.spec, name)}}
@@ -232,8 +231,8 @@ func TestR15_NoExtraMemberForASlotThatWaits(t *testing.T) {
 	}
 }
 
-// An extra member meets a new revision before those that have data of their own, whatever is said of it
-// alone, and a rollout is complete without it.
+// TestR15_WhatIsSaidOfAnExtraSlotKeepsItFromNoRollout: an extra member runs a new Revision before the members with
+// data of their own. No setting for its ordinal changes that, and a rollout is complete without it.
 func TestR15_WhatIsSaidOfAnExtraSlotKeepsItFromNoRollout(t *testing.T) {
 	for name, edit := range map[string]func(*fixture){
 		"a mark":  func(f *fixture) { f.excludes(2, group.FromRollout) },

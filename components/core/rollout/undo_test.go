@@ -42,7 +42,8 @@ func TestR103_UndoGoesBackToWhatWasProven(t *testing.T) {
 	}
 }
 
-// To undo an undo means two things where what was undone never got to its end.
+// TestR103_AnUndoOfWhatNeverArrivedIsAskedAbout: an undo of an undo has two meanings if the undone rollout never
+// completed.
 func TestR103_AnUndoOfWhatNeverArrivedIsAskedAbout(t *testing.T) {
 	for name, c := range map[string]struct {
 		target, history, want string
@@ -71,7 +72,8 @@ func TestR103_AnUndoOfWhatNeverArrivedIsAskedAbout(t *testing.T) {
 	}
 }
 
-// What a canary alone ran is no way back for those that did not: a person says which way is meant.
+// TestR103_AnUndoToACanarysRevisionIsAskedAbout: a Revision that only a canary ran is no undo target for the other
+// Slots. An operator decides the direction.
 func TestR103_AnUndoToACanarysRevisionIsAskedAbout(t *testing.T) {
 	kept, all := operation.Rollout{To: "b", State: operation.PartitionReached}, operation.Rollout{To: "b", State: operation.Complete}
 	for name, c := range map[string]struct {

@@ -14,7 +14,7 @@ import (
 // seenBy is the world of a fixture, with its rollout and its view.
 func seenBy(f *fixture) *world { return Look(f.spec, f.rec, f.obs, f.now, f.t).w }
 
-// TestWhoLeads: one claimant, whom nobody healthy contradicts.
+// TestWhoLeads: one claimant, and no healthy member names another leader.
 func TestWhoLeads(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit   func(*fixture)
@@ -50,8 +50,8 @@ func TestWhoLeads(t *testing.T) {
 	}
 }
 
-// TestR43_WhoVotes: by the members' own lists; those that differ make it unknown, and the last word of
-// one that is gone or leaves is none.
+// TestR43_WhoVotes: the members' own lists decide. Different lists make the voters unknown, and the last report of a
+// gone or leaving member does not count.
 func TestR43_WhoVotes(t *testing.T) {
 	odd := func(f *fixture) { f.obs.Slots[2].Report.Voters = []string{"db-2"} }
 	for name, c := range map[string]struct {
@@ -101,7 +101,7 @@ func TestR43_WhoVotes(t *testing.T) {
 	}
 }
 
-// TestR125_ASilentLeaderIsNamedByWhoFollows, and by nobody else, unless it is certainly down.
+// TestR125_ASilentLeaderIsNamedByWhoFollows, and by no other member, unless the leader is certainly down.
 func TestR125_ASilentLeaderIsNamedByWhoFollows(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*fixture)
@@ -246,7 +246,7 @@ func TestR39_WhatASlotWasGiven(t *testing.T) {
 	}
 }
 
-// TestR70_OperationsGoByTheirNumber: whatever order the store lists them in, and whosever they are.
+// TestR70_OperationsGoByTheirNumber: for any order of the store's listing, and for Operations of any rollout.
 func TestR70_OperationsGoByTheirNumber(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling()
 	f.op(2, operation.Aborted, nil).op(2, operation.Failed, nil)
@@ -292,7 +292,7 @@ func TestWhichAppAGroupIsOf(t *testing.T) {
 	}
 }
 
-// TestFactsSayWhoIsListed, who was refused, and what the member is known by.
+// TestFactsSayWhoIsListed, and the refusal, and the set's id of the member.
 func TestFactsSayWhoIsListed(t *testing.T) {
 	f := newFixture(3, "etcd").want("B")
 	op := drained(f, 2)
@@ -308,7 +308,7 @@ func TestFactsSayWhoIsListed(t *testing.T) {
 	if p := got.Platform; !p.InProgress || p.BootError != "no image" || !p.UpdatedAt.Equal(epoch) || p.Former || p.Running {
 		t.Errorf("platform %+v", p)
 	}
-	// A condemned Slot without record and CVM is empty, and judged by what is known of all.
+	// A condemned Slot without record and CVM is empty, and judged by the facts about the whole group.
 	op.Slot, op.Kind = "db-9", operation.Delete
 	if got = f.facts(op); !got.PlatformKnown || !got.Safe || got.Platform != nil {
 		t.Errorf("nothing is left of it: %+v", got)
@@ -361,7 +361,8 @@ func TestConditionsSayWhatAndSinceWhen(t *testing.T) {
 	}
 }
 
-// TestAGroupIsUpdatedWhereNothingIsLeftToDo, by a look that saw everything: who waits for the condition goes on by it.
+// TestAGroupIsUpdatedWhereNothingIsLeftToDo, after a complete pass: a caller that waits for the condition goes on
+// then.
 func TestAGroupIsUpdatedWhereNothingIsLeftToDo(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit   func(f *fixture)
@@ -392,7 +393,7 @@ func conditionText(f *fixture, kind string) string {
 	return ""
 }
 
-// TestWhatAStepIsCalled by those who watch it.
+// TestWhatAStepIsCalled in the reported Slot state.
 func TestWhatAStepIsCalled(t *testing.T) {
 	for name, c := range map[string]struct {
 		op   func(*operation.Operation)

@@ -24,8 +24,8 @@ func TestALeaderLooksAgainAtTheDeadlineOfAStep(t *testing.T) {
 	}
 }
 
-// TestALeaderLooksAgainWhenAReportGetsStale: that somebody fell silent is seen at no other moment. Whoever is told of it
-// need not look by itself.
+// TestALeaderLooksAgainWhenAReportGetsStale: no other event shows that an agent stopped reporting. A caller that is
+// notified of it need not check the time.
 func TestALeaderLooksAgainWhenAReportGetsStale(t *testing.T) {
 	f := newFixture(3, "none")
 	f.obs.Slots[1].Report.ReceivedAt = f.now.Add(-5 * time.Second)
@@ -33,7 +33,7 @@ func TestALeaderLooksAgainWhenAReportGetsStale(t *testing.T) {
 	if p := f.plan(); !p.Wake.Equal(stale) || !p.Clock.IsZero() {
 		t.Errorf("looks again at %s, want %s; by its clock at %s, want never", p.Wake, stale, p.Clock)
 	}
-	// The sooner one of both.
+	// The sooner of both times.
 	f.rec.Slots[0].AvailableSince = f.now.Add(time.Second - group.MinReady(f.spec))
 	if p, at := f.plan(), f.now.Add(time.Second); !p.Wake.Equal(at) || !p.Clock.Equal(at) {
 		t.Errorf("looks again at %s and by its clock at %s, want %s", p.Wake, p.Clock, at)

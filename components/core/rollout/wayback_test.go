@@ -7,8 +7,8 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// TestASlotThatLostItsCVMToAReplacementIsUnavailable: its creation waits, and nobody else
-// goes meanwhile (R20). A Slot that never had one is only provisioning (R29).
+// TestASlotThatLostItsCVMToAReplacementIsUnavailable: its creation waits, and no other Slot goes meanwhile (R20). A
+// Slot that never had a CVM is only provisioning (R29).
 func TestASlotThatLostItsCVMToAReplacementIsUnavailable(t *testing.T) {
 	f := newFixture(3, "none").missing(1)
 	f.rec.Slots[1].Incarnation = 1
@@ -22,8 +22,8 @@ func TestASlotThatLostItsCVMToAReplacementIsUnavailable(t *testing.T) {
 	}
 }
 
-// TestAReplacementIsNotKeptByARestartThatNothingCanAnswer: the CVM is lost, so the restart
-// that was asked for first waits for ever, and the replacement goes before it.
+// TestAReplacementIsNotKeptByARestartThatNothingCanAnswer: the CVM is lost, so the earlier requested restart would
+// wait without end. The replacement goes before it.
 func TestAReplacementIsNotKeptByARestartThatNothingCanAnswer(t *testing.T) {
 	f := newFixture(3, "none").rolling()
 	f.obs.Slots[1].Instance = nil
@@ -41,8 +41,8 @@ func TestASlotThatIsWantedAgainAfterItsRemovalIsMade(t *testing.T) {
 	wantExecutes(t, f.plan(), "CREATE db-2")
 }
 
-// TestACompleteRolloutThatIsOpenedAgainForgetsItsOldFailures: what failed then came right
-// before it completed, and proves nothing now (I6, R90).
+// TestACompleteRolloutThatIsOpenedAgainForgetsItsOldFailures: the earlier failures recovered before the rollout
+// completed, and prove nothing now (I6, R90).
 func TestACompleteRolloutThatIsOpenedAgainForgetsItsOldFailures(t *testing.T) {
 	f := newFixture(3, "none")
 	f.rec.Rollout.Steps = 1
@@ -55,9 +55,8 @@ func TestACompleteRolloutThatIsOpenedAgainForgetsItsOldFailures(t *testing.T) {
 	}
 }
 
-// TestCompleteMeansThatThePlatformShowsItToo: a Boot proves what runs, not on what. Of two
-// Revisions that measure the same, a member that rebooted by itself may have proved the
-// one that it was never given.
+// TestCompleteMeansThatThePlatformShowsItToo: a Boot proves its Revision, not the machine under it. Of two Revisions
+// that measure the same, a member that rebooted automatically may have proved a Revision that it never received.
 func TestCompleteMeansThatThePlatformShowsItToo(t *testing.T) {
 	f := newFixture(3, "none")
 	for i := range f.obs.Slots {
@@ -72,7 +71,7 @@ func TestCompleteMeansThatThePlatformShowsItToo(t *testing.T) {
 	if p.Rollout.State == operation.Complete {
 		t.Error("complete, and the platform shows another instance type")
 	}
-	// What the step is for is so until it is accepted: else it is called off, and recorded again.
+	// A step's reason holds until its call is accepted. Otherwise the step would be called off, and recorded again.
 	f.rolling()
 	for _, phase := range []operation.Phase{operation.Draining, operation.Drained, operation.Acting} {
 		f.rec.Operations = nil
@@ -83,7 +82,7 @@ func TestCompleteMeansThatThePlatformShowsItToo(t *testing.T) {
 	}
 }
 
-// TestARemovalWaitsForOthersAtItsSecondLookToo: somebody broke while it was drained.
+// TestARemovalWaitsForOthersAtItsSecondLookToo: another member broke during the drain.
 func TestARemovalWaitsForOthersAtItsSecondLookToo(t *testing.T) {
 	f := newFixture(3, "none").rolling()
 	f.spec.Replicas, f.obs.DeleteDisks = 2, []string{"db-2"}

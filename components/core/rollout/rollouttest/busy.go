@@ -39,7 +39,7 @@ var (
 //	 8  are available at the target, with the Operation that brought them there
 //	 1  is in each phase of a step after acting, 1 drains, 1 has a call that is out
 //	 2  are silent, one of them for long enough to be lost
-//	 1  was called off twice by its hooks, 1 is unhealthy without a cause outside
+//	 1  was called off twice by its hooks, 1 is unhealthy on its own
 //	 1  is refused admission, 1 carries a duplicate
 //	 1  was asked to restart by an operator
 //	 1  has no CVM yet
