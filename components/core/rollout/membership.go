@@ -346,8 +346,8 @@ func (w *world) leavesAlive(m *member) bool {
 	return group.LeavesAlive(w.spec) || group.ChangesSet(w.spec) && len(w.view.voters) == 2 && slices.Contains(w.view.voters, m.slot)
 }
 
-// votersWithout are the voters but m that are well and stay. One that is drained and at rest votes all the same,
-// and may be stopped by hand at any moment: nobody who is well leaves beside it.
+// votersWithout returns the healthy remaining voters, without m. A drained voter at rest votes too, but an operator
+// may stop it at any moment. No healthy member leaves during that drain.
 func (w *world) votersWithout(m *member, taken *taken) []string {
 	left := w.healthyWithout(m, taken)
 	if w.view.healthy[m.slot] && !m.rests() {
@@ -381,8 +381,8 @@ func (w *world) keepMembership() {
 	lead.record.Membership = &own
 }
 
-// membershipOf is m's part in the set without what it is to change there: while it joins, who
-// is listed beside it. A record that others may read is not changed in place.
+// membershipOf returns m's part in the set without m's changes to the set: while m joins, the set that lists it. A
+// record that other code may read is not changed in place.
 func (w *world) membershipOf(m *member) *group.Membership {
 	if w.founds(m) {
 		return &group.Membership{Founders: w.founders}
@@ -425,7 +425,7 @@ func (w *world) setChange() (lead *member, change *group.SetChange) {
 	return nil, nil
 }
 
-// isOut: m's place in the set is to be given up: its step says so, or nothing is left of it.
+// isOut: m's place in the set must be given up, because m's step says so, or because no CVM of m is left.
 func (w *world) isOut(m *member) bool {
 	if m.open != nil {
 		return m.open.Leaving()
@@ -433,7 +433,7 @@ func (w *world) isOut(m *member) bool {
 	if m.condemned {
 		return w.certainlyGone(m) && (w.deleted(m) || w.mayEnd(m))
 	}
-	// One that founds the set may be listed before it is made, with its vote. A learner was listed for a CVM that is gone.
+	// A founder may be listed with its vote before it is made. A learner was listed for a CVM that is gone.
 	return m.missing() && (!m.founder() || slices.Contains(w.view.learners, m.slot)) && w.certainlyGone(m)
 }
 
@@ -498,7 +498,7 @@ func (w *world) voteTooMany(m *member) bool {
 	return v > 1 && len(w.votersWithout(m, &taken{})) < group.Quorum(v+1)
 }
 
-// setText says what changes about the set, for people; empty: nothing does.
+// setText describes the pending change of the set, for people; empty: no change is pending.
 func (w *world) setText() string {
 	for _, m := range w.everyone {
 		if s := m.record.Membership; s != nil && s.Change != nil {

@@ -43,7 +43,7 @@ func (k Override) hold(predicate, format string) Hold {
 	return holdUntil(k.Until, predicate, format, k.text())
 }
 
-// told returns the override for the status.
+// The status reports this form of the override.
 func (k *Override) told() *group.Override {
 	if k == nil {
 		return nil

@@ -48,8 +48,8 @@ type Request struct {
 	As     string
 	Reason string
 	By     string
-	// VMUUID and InstanceID are the CVM that is meant by a restart, update or replace, as its Slot was
-	// bound when it was asked for; "" is whichever the Slot has. Gone: the platform did not list it.
+	// VMUUID and InstanceID are the CVM of a restart, update or replace, as its Slot was bound at the request; "" means
+	// the Slot's CVM at any time. Gone: the platform did not list the CVM.
 	VMUUID     string
 	InstanceID string
 	Gone       bool

@@ -15,16 +15,16 @@ import (
 // checker holds every step of every story to the invariants of a rollout, by the true state and not by the known
 // state:
 //
-//	R5   what an available member of a complete rollout is assigned is what its Boot proved
-//	I1   of members that work, never more are taken away than max_unavailable
+//	R5   the Boot of each available member of a complete rollout proved its assigned Revision
+//	I1   at most max_unavailable working members are taken away
 //	I2   no call takes a voter that the rest needs for its majority
-//	I3   a leader is not stopped while somebody could have taken over
+//	I3   a leader is not stopped while another member could have taken over
 //	I6   a failed rollout takes no further working member
 //	I16  at most one call of a Slot is outstanding
 //	I17  an Operation has each of its effects at most once
 //	I18  the call stands in the record before it is made
-//	R139 nothing but its drain begins for a drained Slot, and nothing that takes a protected
-//	     one away while it works
+//	R139 only its drain begins for a drained Slot, and no step takes a protected
+//	     member away while it works
 //	I22  the same input in another order gives the same plan, and a held Action says why
 type checker struct {
 	w     *world

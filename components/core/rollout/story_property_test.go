@@ -42,7 +42,7 @@ func TestR70_PropertyStoriesOfEverythingAtOnce(t *testing.T) {
 	})
 }
 
-// told returns the whole story of a run, as a story file.
+// The whole story of a run, as a story file.
 func (s *story) told() string {
 	if len(s.script) == 0 {
 		return ""

@@ -241,7 +241,7 @@ func (c *coordinator) recordNewSlots() (changed bool) {
 	return changed
 }
 
-// tell logs the new states of Slots in no step.
+// The coordinator logs the new states of Slots in no step.
 func (c *coordinator) tell(before, after group.Status) {
 	was := map[string]group.InstanceStatus{}
 	for _, i := range before.Instances {

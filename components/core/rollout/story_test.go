@@ -16,14 +16,14 @@ var update = flag.Bool("update", false, "record what the stories show now")
 // read aloud.
 //
 //	A title
-//	Some lines on what it shows, with the ids of its rules.
+//	Some lines on its subject, with the ids of its rules.
 //
 //	group web: 3 replicas of none, max_unavailable 1     the world
 //
-//	operator wants revision B                            what happens
+//	operator wants revision B                            an event
 //	20s pass
-//	expect begins UPDATE web-2                           what must follow, written by hand
-//	    0:00  rollout web-2-B: RUNNING                    what followed, as recorded
+//	expect begins UPDATE web-2                           an expectation, written by hand
+//	    0:00  rollout web-2-B: RUNNING                    an outcome, as recorded
 //
 // Blocks are separated by empty lines. The indented lines are recorded with
 // `go test -run TestStories -update`, so that a change of behaviour is a diff to be
@@ -78,7 +78,7 @@ func play(t *testing.T, file string) moves {
 	return made
 }
 
-// tell plays a story and returns its text.
+// The story is played, and its text is returned.
 func tell(t *testing.T, text string) (string, moves) {
 	var out []string
 	var s *story

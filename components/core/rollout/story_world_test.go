@@ -58,7 +58,7 @@ type world struct {
 	faults    map[string]*fault
 	// blind: the platform's listing does not answer.
 	blind bool
-	// told is the env that each Slot's CVM received.
+	// The env that each Slot's CVM received.
 	told    map[string]map[string]string
 	pending []pending
 	// contents of Revisions.
