@@ -21,7 +21,7 @@ func (op Operation) fromActing(f Facts, now time.Time) (Operation, []Effect) {
 	}
 	if op.Call.InVain() {
 		if op.Call.Outcome == OutcomeNotMade && op.showsItself() && op.readBack(f, now) == effectSeen {
-			return op.accepted(f, now), nil // it shows after its time, and is not made twice
+			return op.accepted(f, now), nil // the effect showed late, so the call is not repeated
 		}
 		return op.retryBusy(f, now)
 	}
@@ -57,7 +57,7 @@ func (op Operation) fromActing(f Facts, now time.Time) (Operation, []Effect) {
 	return op.because("reads back what the platform call did"), nil
 }
 
-// answered takes the outcome of the call that is in the record.
+// answered records the outcome of the recorded call.
 func (op Operation) answered(c CallResult, f Facts, now time.Time) (Operation, []Effect) {
 	op.Call.Outcome = c.Outcome
 	op.Call.Correlation = cmp.Or(c.Correlation, op.Call.Correlation)
@@ -90,8 +90,7 @@ func (op Operation) refused(c CallResult, f Facts, now time.Time) (Operation, []
 	return op.giveBack(Failed, CauseRefused, "the platform refused: "+c.Message, now)
 }
 
-// retryBusy asks again after a growing wait: a busy answer proves that there was
-// no effect, and so does a refusal.
+// retryBusy repeats the call after a growing wait: a busy answer or a refusal proves that the call had no effect.
 func (op Operation) retryBusy(f Facts, now time.Time) (Operation, []Effect) {
 	wait := min(time.Second<<min(max(op.Call.Number, 0), 10), MaxWait)
 	if now.Sub(op.Call.IssuedAt) < wait {
@@ -100,8 +99,8 @@ func (op Operation) retryBusy(f Facts, now time.Time) (Operation, []Effect) {
 	return op.reissue(f, now)
 }
 
-// reissue repeats a call that certainly had no effect, if it is still wanted and
-// still safe; otherwise the Slot returns to service (R70).
+// reissue repeats a call that certainly had no effect, if the call is still wanted and still safe. Otherwise the Slot
+// returns to service (R70).
 func (op Operation) reissue(f Facts, now time.Time) (Operation, []Effect) {
 	if op.upMeanwhile(f) {
 		return op.join(f, "admitted", now)
@@ -130,7 +129,7 @@ func (op Operation) reissue(f Facts, now time.Time) (Operation, []Effect) {
 		}
 	}
 	if op.Actor == ActorHealing && op.Kind == Restart && now.Sub(op.Entered[Acting]) >= f.Limits.Unknown {
-		// It counts as an attempt, and others that are down wait for it no longer.
+		// The step counts as an attempt, and other down members no longer wait for it.
 		why := op.Reason
 		if op.Call.Undecided() {
 			why = fmt.Sprintf("how its call %d ended is not known, and it is down as before", op.Call.Number)
@@ -160,8 +159,8 @@ func (op Operation) reissue(f Facts, now time.Time) (Operation, []Effect) {
 	return op.call(f, now)
 }
 
-// accepted notes that the call was taken, and waits for the new boot once nothing is
-// left to change; the healthy deadline runs from here (R87).
+// accepted records that the platform accepted the call. Once no part is left, the step waits for the new boot; the
+// healthy deadline runs from here (R87).
 func (op Operation) accepted(f Facts, now time.Time) Operation {
 	op.Call.Outcome = OutcomeDone
 	op.Times.HealthyBy = now.Add(f.Limits.Healthy)
@@ -193,9 +192,8 @@ func (op Operation) rest(f Facts) []Part {
 	return op.apply().parts(f)
 }
 
-// nextPart waits until the platform shows the part that it accepted, and then looks
-// again before the next one: another change may have come between, and a member that
-// came up meanwhile is drained once more.
+// nextPart waits until the platform shows the accepted part, and then checks again before the next part. Another
+// change may have come between, and a member that came up meanwhile is drained again.
 func (op Operation) nextPart(f Facts, now time.Time) (Operation, []Effect) {
 	there := op.shown(op.Call.Part, f)
 	if op.Call.Part == PartDelete {
@@ -211,7 +209,7 @@ func (op Operation) nextPart(f Facts, now time.Time) (Operation, []Effect) {
 	return op.goOn(now).because("goes on with the next change"), nil
 }
 
-// goOn counts the last call's part as applied and looks again before the next one.
+// goOn counts the last call's part as applied and checks again before the next part.
 func (op Operation) goOn(now time.Time) Operation {
 	if op.Kind == Replace && op.Call.Part == PartDelete {
 		// The old CVM is gone: the names recorded from here on are the new CVM's.
@@ -405,12 +403,12 @@ func (op Operation) showsItself() bool {
 	return false
 }
 
-// hashTells reports that the compose hash shows which content the CVM has.
+// hashTells reports that the compose hash identifies the CVM's content.
 func (op Operation) hashTells() bool {
 	return op.Kind == Update && op.Call.movesHash()
 }
 
-// newBoot reports that another Boot than before holds the Slot, at To (R4).
+// newBoot reports that a new Boot holds the Slot, at To (R4).
 func (op Operation) newBoot(f Facts) bool {
 	a := f.Admission
 	if !op.CVM.admits(a) || a.BootID == "" || a.Revision != op.To {

@@ -66,7 +66,7 @@ func TestR63_ASuccessorUnderTheSameNameIsNotTouched(t *testing.T) {
 	f := rebooting(now)
 	f.Platform.VMUUID = "vm-2"
 	op, _ = step(t, op, f, now, Booting)
-	f.ObservedAt = now.Add(time.Second) // the list says so twice
+	f.ObservedAt = now.Add(time.Second) // a second listing lacks the CVM
 	op, _ = step(t, op, f, now.Add(time.Second), Failed)
 	if op.Failure.Cause != CauseReplaced {
 		t.Errorf("cause %s", op.Failure.Cause)
@@ -110,7 +110,7 @@ func TestR65_BusyIsAskedAgainLater(t *testing.T) {
 	op, effects = step(t, op, quiet(later), later, Acting)
 	wantCall(t, effects, Update, 2)
 	f = quiet(later)
-	f.Call = &CallResult{Number: 1, Outcome: OutcomeDone} // an answer to the call before
+	f.Call = &CallResult{Number: 1, Outcome: OutcomeDone} // an answer to the previous call
 	if op, _ = step(t, op, f, later, Acting); op.Call.Outcome != "" {
 		t.Errorf("outcome %q of another call was taken", op.Call.Outcome)
 	}
@@ -121,7 +121,7 @@ func TestR66_ACallThatTookEffectIsNotRepeated(t *testing.T) {
 	f := quiet(now)
 	f.Call = &CallResult{Number: 1, Outcome: OutcomeUnknown}
 	op, _ = step(t, op, f, now, Acting)
-	for range 5 { // the platform works: nothing is decided, nothing is sent
+	for range 5 { // the platform works: the step decides nothing and sends nothing
 		now = now.Add(30 * time.Second)
 		f = rebooting(now)
 		var effects []Effect
@@ -212,7 +212,7 @@ func TestR66_ARestartHasNoHashToCompare(t *testing.T) {
 	_, effects := step(t, op, f, settled, Acting)
 	wantCall(t, effects, Restart, 2)
 
-	f = quiet(settled) // silent: it may be on its way down
+	f = quiet(settled) // silent: the Boot may be going down
 	f.LastReportAt = now
 	_, effects = step(t, op, f, settled, Acting)
 	wantNoEffects(t, effects)
@@ -225,7 +225,7 @@ func TestR66_ARestartHasNoHashToCompare(t *testing.T) {
 	f.Admission.BootID = "boot-new"
 	step(t, op, f, settled, Booting)
 
-	f = quiet(settled) // at work
+	f = quiet(settled) // the platform has a task in progress
 	f.Platform.InProgress = true
 	_, effects = step(t, op, f, settled, Acting)
 	wantNoEffects(t, effects)
@@ -243,14 +243,14 @@ func TestR66_AnUpdateUnderTheSameHashIsJudgedLikeARestart(t *testing.T) {
 
 func TestR67_CreateAdoptsByName(t *testing.T) {
 	op, now := to(t, Create, Drained)
-	f := quiet(now) // a CVM of the name is there already
+	f := quiet(now) // a CVM with this name already exists
 	op, effects := step(t, op, f, now, Booting)
 	wantNoEffects(t, effects)
 	if op.Call.Number != 0 || op.CVM.VMUUID != "vm-1" || op.CVM.InstanceID != "i-1" || op.Times.HealthyBy.IsZero() {
 		t.Errorf("adopted %+v", op)
 	}
 
-	op, now = to(t, Create, Acting) // the answer was lost, but the CVM is there
+	op, now = to(t, Create, Acting) // the answer was lost, but the CVM exists
 	op, effects = step(t, op, quiet(now), now, Booting)
 	wantNoEffects(t, effects)
 	if op.Call.Number != 1 || op.CVM.VMUUID != "vm-1" {
@@ -258,8 +258,8 @@ func TestR67_CreateAdoptsByName(t *testing.T) {
 	}
 }
 
-// TestR67_CreateLeavesAStrangersCVMAlone: a CVM that no call of ours can have made is an operator's to adopt. It
-// never attests as the new revision, so a step that waited for it would fail the rollout.
+// TestR67_CreateLeavesAStrangersCVMAlone: an operator decides about a CVM that no call of Cadre can have made. This
+// CVM never attests as the new revision, so a step that waited for it would fail the rollout.
 func TestR67_CreateLeavesAStrangersCVMAlone(t *testing.T) {
 	op, now := to(t, Create, Drained)
 	f := quiet(now)

@@ -28,10 +28,10 @@ import (
 //	JOINING    hooks done, available except for min_ready ─► SETTLING
 //	SETTLING   available for min_ready ─► DONE; any setback ─► JOINING
 //
-// A Drain stays DRAINED until it is not wanted any more, and is DONE then.
+// A Drain stays DRAINED until the drain is no longer wanted, and is DONE then.
 func Advance(op Operation, f Facts, now time.Time) (Operation, []Effect) {
 	if op.Phase.Ended() || f.Term < op.Term {
-		return op, nil // ended, or asked by a leader of the past (R61)
+		return op, nil // ended, or called by a former leader (R61)
 	}
 	next, effects := op.advance(f, now)
 	next.Failure.Arrived = next.Phase.Ended() && next.Phase != Done && next.newBoot(f)
@@ -60,7 +60,7 @@ func Carry(op Operation, clock func() time.Time, look func(Operation) (Facts, er
 	}
 }
 
-// maxWay bounds the Phases of one Carry: an Operation that turned in a circle would never be recorded.
+// maxWay bounds the Phases of one Carry: an Operation in a cycle would never be recorded.
 const maxWay = 8
 
 func (op Operation) advance(f Facts, now time.Time) (Operation, []Effect) {
@@ -100,11 +100,11 @@ func (op Operation) advance(f Facts, now time.Time) (Operation, []Effect) {
 	return op, nil
 }
 
-// Same reports that a and b are the same record: there is nothing to write.
+// Same reports that a and b are the same record, so no write is needed.
 func Same(a, b Operation) bool { return reflect.DeepEqual(a, b) }
 
-// Begun is op as its first record reads: its agent drains, or there is nothing to drain. The order to the agent
-// follows from the record, so that nothing has to be done after it. The drain has the time within.
+// Begun returns op as its first record: its agent drains, or has nothing to drain. The order to the agent follows from
+// the record, so no later write is needed. The drain must end within the given time.
 func (op Operation) Begun(within time.Duration, now time.Time) Operation {
 	op = op.clone()
 	op.Times.Created, op.Times.DrainBy = now, now.Add(within)
@@ -114,8 +114,8 @@ func (op Operation) Begun(within time.Duration, now time.Time) Operation {
 	return op.enter(Drained, now).because("nothing to drain")
 }
 
-// fromDraining waits for the agent. Its hooks carry their own time-outs and
-// results; the deadline here only catches an agent that went away (R79, R80).
+// fromDraining waits for the agent. Its hooks carry their own time-outs and results; the deadline here only covers an
+// agent that stopped (R79, R80).
 func (op Operation) fromDraining(f Facts, now time.Time) (Operation, []Effect) {
 	step := op.step(f, VerbDrain)
 	op.noteTransfer(step)
@@ -140,7 +140,7 @@ func (op Operation) fromDraining(f Facts, now time.Time) (Operation, []Effect) {
 	case StepDone:
 		op = op.enter(Drained, now).because("drained")
 		if op.Kind != Drain {
-			op.Reason = "acts next" // that it is drained its Phase says
+			op.Reason = "acts next" // the Phase already says that the member is drained
 		}
 		return op, nil
 	case StepAborted, StepFailed:
@@ -150,7 +150,7 @@ func (op Operation) fromDraining(f Facts, now time.Time) (Operation, []Effect) {
 		}
 		return op.undrainable(CauseHook, reason, now)
 	case StepHeld:
-		// Stays, beyond the deadline too, until an operator decides (R80).
+		// The hook holds beyond the deadline too, until an operator decides (R80).
 		return op.because("held by a hook: " + cmp.Or(step.Message, "an operator must decide") + "; " + op.wayOut(f)), nil
 	case StepRunning:
 		op = op.because(cmp.Or(step.Message, "the agent drains"))
@@ -204,11 +204,11 @@ func (op Operation) undrainable(cause Cause, reason string, now time.Time) (Oper
 	return op.callOff(cause, reason, now)
 }
 
-// fromDrained looks a second time, then commits to the one call (R50, R60).
+// fromDrained checks a second time, then commits to the one call (R50, R60).
 func (op Operation) fromDrained(f Facts, now time.Time) (Operation, []Effect) {
 	if op.Way.Refreshes() && op.newBoot(f) {
-		// The policy was written before this step went on, and the Boot was quicker. Called off
-		// now, its record would say that it runs From.
+		// The policy was written before this step went on, and the Boot attested first. If the step were called off now,
+		// the Slot's record would name From.
 		op.Call.HashWanted, op.Times.HealthyBy = f.WantedHash, now.Add(f.Limits.Healthy)
 		return op.enter(Booting, now).because("attested at the new revision"), nil
 	}
@@ -238,7 +238,7 @@ func (op Operation) fromDrained(f Facts, now time.Time) (Operation, []Effect) {
 	if !ok {
 		switch {
 		case op.touched():
-			// Half of the change is there: it waits as long as a boot may take.
+			// Half of the change is applied: the step waits as long as a boot may take.
 			return op.because(reason).overdueInSet(f, now)
 		case !now.Before(op.Times.DrainBy):
 			return op.callOff(f.unsafe(), reason, now)
@@ -269,13 +269,14 @@ func (op Operation) leadsOnceMore(f Facts, now time.Time) bool {
 	asked := op.Call.IssuedAt.IsZero()
 	livesOn := !asked && op.Call.outlived(a.BootID, f)
 	drained := op.Entered[Drained]
-	began := op.Times.HealthyBy.Add(-f.Limits.Drain - f.Limits.Healthy) // when it was asked first
+	began := op.Times.HealthyBy.Add(-f.Limits.Drain - f.Limits.Healthy) // the time of the first order
 	again := asked && !now.Before(drained.Add(max(leadsAgainAfter, drained.Sub(began))))
 	return a.BootID != op.Before.BootID || livesOn || again
 }
 
-// relieve asks for a hand-over between two parts. It is no planned transfer of the rollout, and no call is under
-// way that lets another Boot come. The first one of a Boot has time of its own; those after it share that.
+// relieve orders a hand-over between two parts. The hand-over is no planned transfer of the rollout, and no open call
+// will bring another Boot. The first hand-over of a Boot has a time of its own; later hand-overs of that Boot share
+// that time.
 func (op Operation) relieve(f Facts, now time.Time) (Operation, []Effect) {
 	if !op.Call.IssuedAt.IsZero() || f.Admission.BootID != op.Before.BootID {
 		op.Times.HealthyBy = now.Add(f.Limits.Drain + f.Limits.Healthy)
@@ -306,12 +307,13 @@ func (op *Operation) setBack(now time.Time) {
 	}
 }
 
-// forces: the guest is not asked. One whose agent was heard since the step was recorded is.
+// forces: the platform stops the guest without asking. A guest whose agent reported since the step was recorded is
+// asked.
 func (op Operation) forces(f Facts) bool {
 	return op.Way.Mode == ModeForce && op.Call.Part == PartRestart && !f.LastReportAt.After(op.Times.Created)
 }
 
-// mayAct is everything that must hold right before the irreversible call.
+// mayAct checks every condition right before the irreversible call.
 func (op Operation) mayAct(f Facts) (reason string, ok bool) {
 	switch {
 	case !f.PlatformKnown:
@@ -378,7 +380,7 @@ func (op Operation) alreadySo(f Facts, now time.Time) (Operation, bool) {
 	return op, false
 }
 
-// wants reports that part is the next one to be applied.
+// wants reports that part is the next part to apply.
 func (op Operation) wants(part Part, f Facts) bool {
 	parts := op.parts(f)
 	return len(parts) > 0 && parts[0] == part
@@ -389,7 +391,7 @@ func (op Operation) wants(part Part, f Facts) bool {
 func (op Operation) call(f Facts, now time.Time) (Operation, []Effect) {
 	parts := op.parts(f)
 	if len(parts) == 0 {
-		return op.accepted(f, now), nil // everything is as it should be
+		return op.accepted(f, now), nil // no part is left
 	}
 	if op.Call.Number == 0 {
 		op.Before.Stopped = f.Platform != nil && f.Platform.Stopped
@@ -414,14 +416,14 @@ func (op Operation) stops(f Facts, now time.Time) Operation {
 	return op
 }
 
-// calledOff ends an Operation that is not wanted any more, or whose call would be made in vain,
-// and has done nothing yet: the member returns to service at once (R74, R82, R92, R105).
+// calledOff ends an Operation without an effect that is no longer wanted, or whose call would be useless. The member
+// returns to service at once (R74, R82, R92, R105).
 func (op Operation) calledOff(f Facts, now time.Time) (Operation, []Effect, bool) {
 	cause, reason := CauseUnwanted, f.Unwanted
 	switch {
 	case reason != "":
 	case op.Kind == Create && op.Call.Number == 0 && f.Platform != nil && f.Platform.Unbound:
-		// The CVM is another client's. The listing that the step was planned by did not show it yet.
+		// The CVM belongs to another client. The listing of the decision did not show it yet.
 		cause, reason = CauseUnsafe, "CVM "+f.Platform.VMUUID+" carries the slot's name and no record binds it: cadre group adopt "+op.Group
 	case f.Paused:
 		cause, reason = CausePaused, f.stopped()+op.askAgain()
@@ -448,7 +450,7 @@ func (op Operation) askAgain() string {
 	return ask
 }
 
-// callOff aborts: the member returns to service.
+// callOff ends the Operation as Aborted, and the member returns to service.
 func (op Operation) callOff(cause Cause, reason string, now time.Time) (Operation, []Effect) {
 	return op.giveBack(Aborted, cause, reason, now)
 }
@@ -459,7 +461,7 @@ func (op Operation) giveBack(p Phase, cause Cause, reason string, now time.Time)
 	return op.end(p, cause, reason, now), op.cancelDrain()
 }
 
-// cancelDrain takes back a drain that was begun.
+// cancelDrain withdraws an open drain.
 func (op Operation) cancelDrain() []Effect {
 	if op.Entered[Draining].IsZero() {
 		return nil
@@ -477,8 +479,8 @@ func (op *Operation) noteTransfer(step StepReport) {
 	op.Transfer = &made
 }
 
-// step is the agent's answer to this Operation's order; foreign, late and
-// repeated answers to other tokens are not applied (R81).
+// step returns the agent's answer to this Operation's order. Answers with another token (foreign, late or repeated)
+// are not applied (R81).
 func (op Operation) step(f Facts, verb Verb) StepReport {
 	for _, s := range f.Steps {
 		if s.Operation == op.ID && s.Verb == verb && s.Attempt == op.Attempt {

@@ -282,7 +282,7 @@ func TestR74_WhatThePlatformWouldRefuseIsCalledOffAtOnce(t *testing.T) {
 	}
 }
 
-// TestR74_WhatThePlatformDoesNotTellIsWaitedFor, as long as for safety.
+// TestR74_WhatThePlatformDoesNotTellIsWaitedFor, as long as for a safe state.
 func TestR74_WhatThePlatformDoesNotTellIsWaitedFor(t *testing.T) {
 	unmet := func(at time.Time) Facts {
 		f := quiet(at)
@@ -363,15 +363,15 @@ func TestR105_AfterActingARetargetSupersedes(t *testing.T) {
 	}
 }
 
-// A Boot that is gone cannot answer its drain; its instance proved that it runs
-// another one, so there is nothing to wait for.
+// TestR79_ADrainEndsWithTheBootItWasFor: a gone Boot cannot answer its drain. Its instance proved that it runs another
+// Boot, so the wait ends.
 func TestR79_ADrainEndsWithTheBootItWasFor(t *testing.T) {
 	op, now := to(t, Update, Draining)
 	f := quiet(now)
 	f.Steps, f.Gone = nil, true
 	op, effects := step(t, op, f, now, Drained)
 	wantNoEffects(t, effects)
-	f.Safe = false // it is still the second look that lets the call happen
+	f.Safe = false // the precommit check still decides about the call
 	_, effects = step(t, op, f, now, Drained)
 	wantNoEffects(t, effects)
 	f.Paused = true

@@ -59,7 +59,7 @@ func TestAnOrderStandsUntilSomethingElseIsAsked(t *testing.T) {
 	}
 }
 
-// TestAnOrderTellsHowLongItMayTake: from where its deadline was set, if that is recorded.
+// TestAnOrderTellsHowLongItMayTake: from the time when its deadline was set, if recorded.
 func TestAnOrderTellsHowLongItMayTake(t *testing.T) {
 	op := Operation{
 		ID: "op", Kind: Update, Phase: Drained, Times: Times{DrainBy: start.Add(10 * time.Minute), HealthyBy: start.Add(time.Hour)},

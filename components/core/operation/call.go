@@ -11,14 +11,15 @@ type Outcome string
 const (
 	// OutcomeDone: the platform accepted the call.
 	OutcomeDone Outcome = "done"
-	// OutcomeRefused: certainly no effect, and asking again would not help.
+	// OutcomeRefused: the call certainly had no effect, and a repetition would not help.
 	OutcomeRefused Outcome = "failed"
-	// OutcomeBusy: certainly no effect; busy or throttled, ask again later (R73).
+	// OutcomeBusy: the call certainly had no effect. The platform is busy or throttles; the call is repeated later
+	// (R73).
 	OutcomeBusy Outcome = "busy"
-	// OutcomeNotMade: the call was not sent, since the last look right before it said no; or no answer
-	// came, it was read back that it had no effect, and it was not sent again.
+	// OutcomeNotMade: the call was not sent, because the last check before it refused. Or no answer came, a read-back
+	// proved that the call had no effect, and it was not repeated.
 	OutcomeNotMade Outcome = "not_made"
-	// OutcomeUnknown: time-out, connection reset, 5xx; read back (R66).
+	// OutcomeUnknown: time-out, connection reset or 5xx; a read-back decides (R66).
 	OutcomeUnknown Outcome = "unknown"
 )
 
@@ -41,10 +42,9 @@ type Call struct {
 	HashBefore string `json:"hash_before,omitempty"`
 	// UpdatedBefore is the platform's own update time of the CVM before the call.
 	UpdatedBefore time.Time `json:"updated_before,omitzero"`
-	// BootErrorBefore is a boot error that stood before the call: it proves nothing
-	// about the new boot.
+	// BootErrorBefore is a boot error from before the call: it proves nothing about the new boot.
 	BootErrorBefore string `json:"boot_error_before,omitempty"`
-	// OwnEnv names the Slot's own values of env that it gives to the CVM.
+	// OwnEnv names the Slot's own env values that the call gives to the CVM.
 	OwnEnv string `json:"own_env,omitempty"`
 }
 
@@ -70,13 +70,13 @@ func (c Call) with(part Part) Call {
 	return c
 }
 
-// makes reports that the CVM is being made by this call, or was by one before.
+// makes reports that this call or an earlier call makes the CVM.
 func (c Call) makes() bool { return c.Part == PartCreate || c.Has(PartCreate) }
 
-// Undecided reports that no word about the last call is there, nor is it known that none comes.
+// Undecided reports that the last call has no outcome yet, and may still get one.
 func (c Call) Undecided() bool { return c.Outcome == "" || c.Outcome == OutcomeUnknown }
 
-// InVain reports that the last call certainly had no effect: in ACTING another one follows.
+// InVain reports that the last call certainly had no effect: in ACTING the call is repeated.
 func (c Call) InVain() bool {
 	switch c.Outcome {
 	case OutcomeBusy, OutcomeNotMade, OutcomeRefused:
@@ -86,17 +86,16 @@ func (c Call) InVain() bool {
 	return false
 }
 
-// shownBy is when the call's effect shows, at the latest.
+// shownBy is the latest time at which the call's effect shows.
 func (c Call) shownBy(l Limits) time.Time { return c.IssuedAt.Add(l.Settle) }
 
-// settled: the listing was made after the call had all the time that the platform takes
-// to show an effect.
+// settled: the listing was made after the time within which the platform shows an effect.
 func (c Call) settled(f Facts, now time.Time) bool {
 	at := c.shownBy(f.Limits)
 	return !f.ObservedAt.Before(at) && !now.Before(at)
 }
 
-// outlived reports that boot reports still, though the call had all its time to end it.
+// outlived reports that boot still reports after the time within which the call would have ended it.
 func (c Call) outlived(boot string, f Facts) bool {
 	return boot != "" && f.LastReportOf == boot && !f.LastReportAt.Before(c.shownBy(f.Limits))
 }

@@ -2,8 +2,8 @@ package operation
 
 import "testing"
 
-// TestACallAsksForWhatChangesAlone: a disk that is large enough by now is not asked for, nor a type that is there, and
-// a call of another part asks for no shape.
+// TestACallAsksForWhatChangesAlone: a call does not request a disk that is already large enough, or an unchanged type.
+// A call of another part requests no shape.
 func TestACallAsksForWhatChangesAlone(t *testing.T) {
 	wanted := Shape{InstanceType: "tdx.large", DiskGB: 40, OSImage: "dstack-0.5.8"}
 	seen := func(s Shape) *PlatformView { return &PlatformView{Shape: s} }

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// leadsAgainAfter is how long a member that was drained leads again until it is asked once more to hand over: its cluster
-// may have no better member just then. Its hooks run each time, so that between two parts of a change it is asked ever less often.
+// leadsAgainAfter is how long a drained member may lead again before it is ordered to hand over again: its cluster may
+// have no better member just then. Its hooks run each time, so orders between two parts of a change become less
+// frequent.
 const leadsAgainAfter = time.Minute
 
 // stayDrained keeps a Slot out of service until the drain is no longer wanted. It also drains another Boot of the
@@ -21,7 +22,7 @@ func (op Operation) stayDrained(f Facts, now time.Time) (Operation, []Effect) {
 		return op.drainedAgain(f, now)
 	}
 	another := f.Admission != nil && f.Admission.BootID != op.Before.BootID
-	// It was silent when it was taken out of service, and serves now.
+	// The agent did not report when the Slot was taken out of service, and the Slot serves now.
 	missed := op.Entered[Draining].IsZero() && !f.ReadySince.IsZero()
 	leads := f.HandOver != nil && now.Sub(op.Entered[Drained]) >= leadsAgainAfter
 	switch {

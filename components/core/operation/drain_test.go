@@ -66,7 +66,7 @@ func TestR139_AnotherBootIsDrainedToo(t *testing.T) {
 	}
 }
 
-// A drained member that leads again hands over again, but not without a pause between.
+// TestR139_ADrainedMemberGivesLeadershipAway: a drained member that leads again hands over again, after a pause.
 func TestR139_ADrainedMemberGivesLeadershipAway(t *testing.T) {
 	at := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	f := operation.Facts{Term: 1, PlatformKnown: true, Safe: true, Admission: &operation.AdmissionView{BootID: "b1", InstanceID: "i1"},

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// Facts is everything that is known about an open Operation at one instant, as a
-// value. The zero value knows nothing and advances nothing that needs knowledge.
+// Facts holds all known facts about an open Operation at one instant, as a value. The zero value knows nothing, and
+// advances only what needs no facts.
 type Facts struct {
-	// Term of the leader that asks. An older one than the record's is fenced (R61).
+	// Term is the calling leader's. A term older than the record's is fenced (R61).
 	Term uint64
-	// Steps are the agent's answers, of any order; foreign ones are ignored (R81).
+	// Steps are the agent's answers, in any order; foreign answers are ignored (R81).
 	Steps []StepReport
 
-	// PlatformKnown: the platform answered its listing. Platform is its view of the
-	// Slot's CVM, nil when it lists none.
+	// PlatformKnown: the platform answered its listing. Platform is its view of the Slot's CVM, or nil if it lists no
+	// such CVM.
 	PlatformKnown bool
 	Platform      *PlatformView
 	// Duplicates counts further CVMs under the Slot's name (R67).
@@ -25,18 +25,18 @@ type Facts struct {
 	WantedHash string
 	Content
 
-	// Admission is the Boot that holds the Slot; nil when none does.
+	// Admission is the Boot that holds the Slot, or nil.
 	Admission *AdmissionView
 	// Refusal is the last refused admission of the Slot.
 	Refusal *RefusalView
-	// LastReportOf and LastReportAt name the Boot that reported last, and when.
+	// LastReportOf and LastReportAt name the Boot of the last report, and its time.
 	LastReportOf string
 	LastReportAt time.Time
 	Readiness
 	Leadership
 	Belonging
 
-	// Safe is the verdict of the second look at quorum and roles (R50).
+	// Safe is the verdict of the precommit check of quorum and roles (R50).
 	Safe       bool
 	SafeReason string
 	// Refused is why the platform would refuse the call: waiting for the call is useless. Unmet: a refusal makes the
@@ -49,13 +49,13 @@ type Facts struct {
 
 	// Task is the platform's record of the change that the last call began, or nil if no task is known.
 	Task *Task
-	// Call is the answer to the call numbered Call.Number, once it is there.
+	// Call is the answer to the call numbered Call.Number, once it arrived.
 	Call *CallResult
 
 	Limits Limits
 }
 
-// Readiness is how far the member is from being available, and how far it went out of service.
+// Readiness is the progress of the member towards availability, or out of service.
 type Readiness struct {
 	// ReadySince is when the Slot became available except for min_ready; zero means that it is not. ReadyReason names
 	// the missing condition (R7, R8).
@@ -66,7 +66,7 @@ type Readiness struct {
 	// AwaitsQuorum: the member runs, and only the missing quorum keeps it from being available. Only steps of other
 	// Slots restore the quorum, so the wait would never end.
 	AwaitsQuorum bool
-	// NotServing: the member gave up its duties already while draining.
+	// NotServing: the member already gave up its duties during the drain.
 	NotServing bool
 	// Gone: the Boot does not report, and its instance proved that it runs another Boot.
 	Gone bool
@@ -109,11 +109,11 @@ type Content struct {
 
 // Will is the current wish of the operators and the spec for the Operation.
 type Will struct {
-	// Unwanted is why the Operation is no longer wanted; empty while it is.
+	// Unwanted is why the Operation is no longer wanted; empty if it is wanted.
 	Unwanted string
-	// Elsewhere: the Slot is to run another Revision than To, or none.
+	// Elsewhere: the Slot's wanted Revision is not To, or the Slot is to go.
 	Elsewhere bool
-	// ToGo: the Slot is to be removed with the CVM that is listed, which is recorded as its own.
+	// ToGo: the Slot is to be removed with the listed CVM, which its record names.
 	ToGo bool
 	// Paused: the group is paused or frozen. PausedBy says which of the two, by which caller and why, if known.
 	Paused   bool
@@ -124,8 +124,8 @@ type Will struct {
 	Resolved *Resolution
 }
 
-// TakenOver holds op back, in Facts of a leader that took the Lease at took, while a call of the
-// leader before it may still be on its way: longest is how long one lasts (R62).
+// TakenOver makes f unsafe for op while a call of the previous leader may still be in flight. The current leader took
+// the Lease at took; a call lasts at most longest (R62).
 func (f *Facts) TakenOver(op Operation, took, now time.Time, longest time.Duration) {
 	if op.Call.IssuedAt.IsZero() || op.Call.IssuedAt.After(took) || now.Sub(took) >= longest {
 		return
@@ -150,7 +150,7 @@ type PlatformView struct {
 	InstanceID  string
 	Running     bool // stable: running and no task in progress
 	InProgress  bool
-	Stuck       bool // in progress for longer than a boot may take: waited for no more
+	Stuck       bool // in progress for longer than a boot may take: no longer awaited
 	Stopped     bool // the platform says that the CVM stays down until it is started
 	ComposeHash string
 	Shape       Shape
@@ -158,15 +158,15 @@ type PlatformView struct {
 	UpdatedAt   time.Time
 	// Former: the Slot had this CVM before, and has another CVM now.
 	Former bool
-	// Unbound: no record binds it to the Slot, and no call of ours can have made it.
+	// Unbound: no record binds the CVM to the Slot, and no call of the coordinators can have made it.
 	Unbound bool
 }
 
-// Resolution is an operator's word about an Operation that the records alone cannot end.
+// Resolution is an operator's decision about an Operation that the records alone cannot end.
 type Resolution struct {
 	// ID of the request.
 	ID string
-	// As is Done: the effect is there, or Failed: it is not and will not come.
+	// As is Done if the effect exists, or Failed if it does not exist and will not come.
 	As     Phase
 	By     string
 	Reason string
@@ -183,7 +183,7 @@ type AdmissionView struct {
 type RefusalView struct {
 	Code    string
 	Message string
-	// Proven: the Boot that was refused is one of the Slot's own CVM.
+	// Proven: the refused Boot runs on the Slot's own CVM.
 	Proven bool
 	At     time.Time
 }
@@ -198,12 +198,12 @@ func (r RefusalView) Told() string {
 
 // CallResult is the answer to one platform call.
 type CallResult struct {
-	// Number is that of the Call that it answers.
+	// Number is the number of the answered Call.
 	Number      int
 	Outcome     Outcome
 	Message     string
 	Correlation string
-	// OSImage: a call for the resources changed the image as well.
+	// OSImage: a call for the resources changed the image too.
 	OSImage bool
 	// VMUUID and InstanceID of a created CVM.
 	VMUUID     string
@@ -222,11 +222,11 @@ type Task struct {
 type Limits struct {
 	Drain   time.Duration
 	Healthy time.Duration
-	// Service takes the place of Healthy where only a service is restarted.
+	// Service replaces Healthy when only a service is restarted.
 	Service  time.Duration
 	MinReady time.Duration
-	// Settle is how long after a call its effect may still appear: the driver's word,
-	// minutes on a real platform (R66).
+	// Settle is how long after a call its effect may still appear, as the driver states it: minutes on a real platform
+	// (R66).
 	Settle time.Duration
 	// Unknown is when an undecided call is reported as stuck (R66).
 	Unknown time.Duration

@@ -9,11 +9,11 @@ import (
 type Cause string
 
 const (
-	// CauseHook: a hook said ABANDON, or the agent could not drain (R80).
+	// CauseHook: a hook answered ABANDON, or the agent could not drain (R80).
 	CauseHook Cause = "hook"
 	// CauseDrainDeadline: the drain did not end in time.
 	CauseDrainDeadline Cause = "drain_deadline"
-	// CauseUnsafe: the second look before acting never became safe (R50).
+	// CauseUnsafe: the precommit check never became safe (R50).
 	CauseUnsafe Cause = "unsafe"
 	// CausePrecondition: the platform would refuse the call, or did not answer whether it would (R74).
 	CausePrecondition Cause = "precondition"
@@ -25,19 +25,19 @@ const (
 	CauseRefused Cause = "refused"
 	// CauseBootError: the platform reports that the CVM cannot boot (R89).
 	CauseBootError Cause = "boot_error"
-	// CauseTask: the platform took the call, and its record says that the task failed.
+	// CauseTask: the platform accepted the call, and its record says that the task failed.
 	CauseTask Cause = "platform_task_failed"
-	// CauseReplaced: another CVM stands where the named one was (R63).
+	// CauseReplaced: the platform shows another CVM in place of the named CVM (R63).
 	CauseReplaced Cause = "replaced"
-	// CausePostLaunch: a POST_LAUNCH hook said ABANDON.
+	// CausePostLaunch: a POST_LAUNCH hook answered ABANDON.
 	CausePostLaunch Cause = "post_launch"
 	// CauseService: the agent could not restart the service.
 	CauseService Cause = "service"
-	// CauseDeadline: not available before the healthy deadline (R87).
+	// CauseDeadline: the Slot was not available before the healthy deadline (R87).
 	CauseDeadline Cause = "healthy_deadline"
-	// CauseVanished: the platform lists the named CVM no more.
+	// CauseVanished: the platform no longer lists the named CVM.
 	CauseVanished Cause = "vanished"
-	// CauseResolved: an operator said how it ended.
+	// CauseResolved: an operator recorded the outcome.
 	CauseResolved Cause = "resolved"
 	// CauseProgress, of a Verdict: no Slot arrived in time (R88).
 	CauseProgress Cause = "progress_deadline"

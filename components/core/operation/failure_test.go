@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestFailureNamesTheRefusal of the boot that was waited for in vain, and no refusal from before the call.
+// TestFailureNamesTheRefusal of the awaited boot, and no refusal from before the call.
 func TestFailureNamesTheRefusal(t *testing.T) {
 	for name, c := range map[string]struct {
 		own  bool

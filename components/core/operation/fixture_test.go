@@ -31,7 +31,7 @@ func begun(kind Kind, edits ...func(*Operation)) Operation {
 // skipped: there is nothing to drain.
 func skipped(op *Operation) { op.Way.SkipDrain = true }
 
-// quiet are facts in which nothing has happened to the old CVM and all is safe.
+// quiet returns facts in which nothing has happened to the old CVM and every check passes.
 func quiet(now time.Time) Facts {
 	return Facts{
 		Term: 3, PlatformKnown: true, ObservedAt: now, WantedHash: "hash-B", Safe: true, Limits: limits,
@@ -42,7 +42,7 @@ func quiet(now time.Time) Facts {
 	}
 }
 
-// rebooting: the platform works on it.
+// rebooting: the platform has a task in progress on the CVM.
 func rebooting(now time.Time) Facts {
 	f := quiet(now)
 	f.Platform.Running, f.Platform.InProgress, f.Platform.ComposeHash = false, true, "hash-B"
@@ -71,7 +71,7 @@ func answer(verb Verb, state StepState) []StepReport {
 	return []StepReport{{Operation: "op", Verb: verb, Attempt: 1, State: state}}
 }
 
-// to brings op to the phase along the happy path.
+// to brings op to the phase by the steps of a successful run.
 func to(t *testing.T, kind Kind, phase Phase) (Operation, time.Time) {
 	t.Helper()
 	op, now := begun(kind), start
@@ -86,7 +86,7 @@ func to(t *testing.T, kind Kind, phase Phase) (Operation, time.Time) {
 	return op, now
 }
 
-// happy are the facts that move op on.
+// happy returns the facts that advance op.
 func happy(op Operation, now time.Time) Facts {
 	f := quiet(now)
 	if op.Kind == Create {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// keptDown is an update of a CVM that was stopped before it and is kept so, about to be started.
+// keptDown is an update of a CVM that was stopped before it and is still stopped, about to be started.
 func keptDown(t *testing.T) (Operation, Facts, time.Time) {
 	t.Helper()
 	op, now := to(t, Update, Drained)
@@ -21,8 +21,8 @@ func keptDown(t *testing.T) (Operation, Facts, time.Time) {
 	return op, f, now
 }
 
-// TestR87_HalfOfAChangeEndsByItsDeadline: it is not called off, and nothing re-targets it while its call is
-// answered busy or may not be made.
+// TestR87_HalfOfAChangeEndsByItsDeadline: the step is not called off. No newer Operation re-targets it while the
+// platform answers busy or the call may not be made.
 func TestR87_HalfOfAChangeEndsByItsDeadline(t *testing.T) {
 	for _, outcome := range []Outcome{OutcomeBusy, OutcomeNotMade} {
 		op, f, now := keptDown(t)
@@ -66,7 +66,8 @@ func TestR87_HalfOfAChangeEndsByItsDeadline(t *testing.T) {
 	wantCall(t, effects, Update, 2)
 }
 
-// TestR4_TheBootThatAStartWaitsForIsNotTakenForTheOneBefore: it came while the CVM was listed as stopped still.
+// TestR4_TheBootThatAStartWaitsForIsNotTakenForTheOneBefore: the Boot came while the listing still showed the CVM as
+// stopped.
 func TestR4_TheBootThatAStartWaitsForIsNotTakenForTheOneBefore(t *testing.T) {
 	op, f, now := keptDown(t)
 	busy, _ := step(t, op, f, now, Acting)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// fromBooting waits until a new Boot is admitted at the wanted Revision: the
-// platform's word alone proves nothing (R4).
+// fromBooting waits until a new Boot is admitted at the wanted Revision: the platform's report alone proves nothing
+// (R4).
 func (op Operation) fromBooting(f Facts, now time.Time) (Operation, []Effect) {
 	if op.Kind == Delete {
 		return op.fromDeleting(f, now)
@@ -57,7 +57,7 @@ func (op Operation) fromBooting(f Facts, now time.Time) (Operation, []Effect) {
 	return op.overdue(f, now)
 }
 
-// join goes on to hooks, health and catch-up.
+// join starts the wait for hooks, health and catch-up.
 func (op Operation) join(f Facts, why string, now time.Time) (Operation, []Effect) {
 	why = cmp.Or(f.ReadyReason, why)
 	if f.PostLaunch {
@@ -66,7 +66,7 @@ func (op Operation) join(f Facts, why string, now time.Time) (Operation, []Effec
 	return op.enter(Joining, now).because(why), []Effect{{Kind: SendOrder, Verb: VerbPostLaunch}}
 }
 
-// fromDeleting waits until the platform lists the CVM no more, and the workload's set neither.
+// fromDeleting waits until neither the platform nor the workload's set lists the CVM.
 func (op Operation) fromDeleting(f Facts, now time.Time) (Operation, []Effect) {
 	if !f.PlatformKnown || !op.CVM.gone(f.Platform) {
 		return op.overdue(f, now)
@@ -109,8 +109,7 @@ func (op Operation) fromJoining(f Facts, now time.Time) (Operation, []Effect) {
 	if op.Kind == Update && f.Platform != nil && !f.Platform.Shape.Shows(f.WantedShape) {
 		return op.because("the platform shows another instance type, OS image or disk than the one called for").overdue(f, now)
 	}
-	// Availability that began before this phase, or before new checks were judged, was of
-	// something else.
+	// Availability from before this phase, or from before new checks were judged, proves nothing about this step.
 	op.Seen.AvailableSince = latest(f.ReadySince, op.Entered[Joining])
 	if op.Way.Refreshes() {
 		op.Seen.AvailableSince = now
@@ -121,21 +120,20 @@ func (op Operation) fromJoining(f Facts, now time.Time) (Operation, []Effect) {
 	return op.enter(Settling, now).because("available; waits for min_ready"), nil
 }
 
-// fromSettling counts min_ready without a break (R8): reached when the time since
-// is equal or longer.
+// fromSettling counts min_ready without a break (R8): the step is done when the time since is equal or longer.
 func (op Operation) fromSettling(f Facts, now time.Time) (Operation, []Effect) {
 	if next, failed := op.lost(f, now); failed {
 		return next, nil
 	}
 	if !f.PlatformKnown {
-		return op, nil // not seen is not a setback; the clock's proof comes with the next look
+		return op, nil // a missing observation is no setback; the next pass brings the proof
 	}
 	if f.ReadySince.IsZero() || !op.newBoot(f) || op.unjudged(f) {
 		op.Seen.AvailableSince, op.Outage.Until = time.Time{}, time.Time{}
 		return op.enter(Joining, now).because("fell back: " + cmp.Or(f.ReadyReason, cmp.Or(f.Unjudged, "not available"))), nil
 	}
 	if f.ReadySince.After(op.Seen.AvailableSince) {
-		// A break that was not seen here, but proven by the report (R8).
+		// The report proves a break that this leader did not observe (R8).
 		op.Seen.AvailableSince = f.ReadySince
 		if !op.Way.Refreshes() {
 			op.Outage.Until = f.ReadySince
@@ -158,7 +156,7 @@ func (op *Operation) lost(f Facts, now time.Time) (Operation, bool) {
 	return *op, false
 }
 
-// bootError fails at once where the platform says that the new boot cannot work (R89).
+// bootError fails at once when the platform reports that the new boot cannot work (R89).
 func (op Operation) bootError(f Facts, now time.Time) (Operation, bool) {
 	p := f.Platform
 	if p == nil || p.InProgress || p.BootError == "" || p.BootError == op.Call.BootErrorBefore {
@@ -172,15 +170,15 @@ func (op Operation) bootError(f Facts, now time.Time) (Operation, bool) {
 	return next, true
 }
 
-// startFailed is all that a guest of dstack says to its host where `docker compose up` fails, of
-// which a failed pull is one cause (app-compose.sh of dstack 0.5 and 0.6).
+// startFailed is the whole report of a dstack guest to its host when `docker compose up` fails. A failed pull is one
+// cause (app-compose.sh of dstack 0.5 and 0.6).
 const startFailed = "failed to start containers"
 
-// maxNewImages is how many images a reason names.
+// maxNewImages bounds the images that a reason names.
 const maxNewImages = 3
 
-// mayNotPull names the images that the boot needs and the one before did not: no platform reports
-// which image its guest could not pull.
+// mayNotPull names the images that the new boot needs and the previous boot did not: no platform reports which image
+// its guest could not pull.
 func (f Facts) mayNotPull() string {
 	if len(f.NewImages) == 0 {
 		return ""
@@ -202,8 +200,8 @@ func (op Operation) taskFailed(f Facts, now time.Time) (Operation, bool) {
 	return next, true
 }
 
-// forgetOldBootError notices that the platform cleared the error of the boot
-// before: the same words from now on are about the new boot.
+// forgetOldBootError records that the platform cleared the error of the previous boot: the same text now concerns the
+// new boot.
 func (op *Operation) forgetOldBootError(f Facts) {
 	if f.Platform != nil && f.Platform.BootError == "" {
 		op.Call.BootErrorBefore = ""

@@ -126,8 +126,8 @@ func TestR89_ABootErrorEndsTheWaitingAtOnce(t *testing.T) {
 	}
 }
 
-// TestAStepThatFailsInItsBootNamesTheNewImages: a guest of dstack reports that containers did not start, and of a
-// pull that hangs it reports nothing. Neither names the image.
+// TestAStepThatFailsInItsBootNamesTheNewImages: a dstack guest reports that containers did not start, and reports
+// nothing about a hanging pull. Neither names the image.
 func TestAStepThatFailsInItsBootNamesTheNewImages(t *testing.T) {
 	images := []string{"team/web@sha256:01", "team/db@sha256:02", "team/log@sha256:03", "team/more@sha256:04"}
 	const named = "; an image that is new to this CVM may not be pullable: team/web@sha256:01, team/db@sha256:02, team/log@sha256:03 and 1 more"
@@ -166,10 +166,10 @@ func TestR89_AnOldBootErrorProvesNothingAboutTheNewBoot(t *testing.T) {
 	op, _ = step(t, op, f, now, Acting)
 	f.Call = &CallResult{Number: 1, Outcome: OutcomeDone}
 	op, _ = step(t, op, f, now, Booting)
-	op, _ = step(t, op, f, now, Booting) // still the old words
+	op, _ = step(t, op, f, now, Booting) // still the old error text
 	op, _ = step(t, op, rebooting(now), now, Booting)
 	f.Call = nil
-	step(t, op, f, now, Failed) // the words came back after they were gone
+	step(t, op, f, now, Failed) // the error text returned after it was cleared
 }
 
 func TestRefusedAdmissionIsShownAndWaitedFor(t *testing.T) {
@@ -197,8 +197,8 @@ func TestR80_ResultsOfPostLaunch(t *testing.T) {
 	}
 }
 
-// TestR131_WhatThePlatformMustShow: a Boot that is available proves its Revision, and neither the
-// size nor the image of its CVM.
+// TestR131_WhatThePlatformMustShow: an available Boot proves its Revision, but neither the size nor the image of its
+// CVM.
 func TestR131_WhatThePlatformMustShow(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*Facts)
@@ -226,13 +226,13 @@ func TestR131_WhatThePlatformMustShow(t *testing.T) {
 			step(t, op, f, late, Failed)
 		}
 	}
-	op, now := to(t, Restart, Joining) // its size is no business of a restart
+	op, now := to(t, Restart, Joining) // a restart does not change the size
 	f := available(now, now)
 	f.Admission.Revision, f.WantedShape.InstanceType, f.Platform.Shape = "A", "tdx.large", Shape{InstanceType: "tdx.small"}
 	step(t, op, f, now, Settling)
 }
 
-// TestR87_WhatBootingRecords: the CVM that was made, and when the platform first said that it runs.
+// TestR87_WhatBootingRecords: the new CVM, and the time at which the platform first reported that it runs.
 func TestR87_WhatBootingRecords(t *testing.T) {
 	for _, kind := range []Kind{Create, Update} {
 		op, now := to(t, kind, Booting)
@@ -275,7 +275,7 @@ func TestR8_AFallBackSaysWhy(t *testing.T) {
 	step(t, op, f, now, Booting)
 }
 
-// TestR89_ABootErrorOfWhoServes is of a boot before, and one whose quorum waits for others is done.
+// TestR89_ABootErrorOfWhoServes belongs to an earlier boot, and a step whose quorum depends on others is done.
 func TestR89_ABootErrorOfWhoServes(t *testing.T) {
 	op, now := to(t, Update, Joining)
 	f := available(now, now)
@@ -292,7 +292,7 @@ func TestR89_ABootErrorOfWhoServes(t *testing.T) {
 	f.Admission.BootID = "boot-old"
 	step(t, op, f, now, Joining)
 	f = available(now, now)
-	f.AwaitsQuorum = true // it serves as it should: nothing is waited for
+	f.AwaitsQuorum = true // the member serves: the step waits for nothing
 	step(t, op, f, now, Settling)
 }
 

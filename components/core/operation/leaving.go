@@ -68,8 +68,8 @@ func (op Operation) overdueInSet(f Facts, now time.Time) (Operation, []Effect) {
 	return op.overdue(f, now)
 }
 
-// leave records that the others are to take the member out of their set. From here on it
-// cannot be called off: the member may be out already.
+// leave records that the other members must remove the member from their set. From then on the step cannot be called
+// off: the member may already be out.
 func (op Operation) leave(f Facts, now time.Time) Operation {
 	if f.Set == SetListed && !op.Set.Leaves {
 		op.Times.HealthyBy = now.Add(f.Limits.Healthy)

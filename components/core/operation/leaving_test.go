@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// leavingFacts are of a Slot that is drained, and whose set says word.
+// leavingFacts are the facts of a drained Slot whose set has the state word.
 func leavingFacts(word SetWord, alive bool) Facts {
 	return Facts{Term: 1, PlatformKnown: true, Platform: &PlatformView{VMUUID: "vm", InstanceID: "i", Running: true}, Safe: true,
 		Belonging: Belonging{Set: word, LeavesAlive: alive}, ObservedAt: leavingAt, Limits: Limits{Healthy: time.Minute, Settle: time.Second, Unknown: time.Hour}}
@@ -25,7 +25,7 @@ func TestR46_ADiskGoesAfterItsVote(t *testing.T) {
 		if len(effects) != 0 || op.Phase != Drained || !op.Set.Leaves || !op.Leaving() {
 			t.Fatalf("%s: listed: %s, leaves %t, %d effects", k, op.Phase, op.Set.Leaves, len(effects))
 		}
-		// From here on it is not called off: the member may be out already.
+		// The step is no longer called off: the member may already be out.
 		f := leavingFacts(SetListed, true)
 		f.Unwanted = "the slot is wanted again"
 		if next, _ := Advance(op, f, leavingAt); next.Phase != Drained {

@@ -67,8 +67,8 @@ func TestNothingHappenedIfAnOperatorSaysSo(t *testing.T) {
 	}
 }
 
-// TestHalfAChangeLeavesNobodyDrained: the member came up after the first of two changes
-// and was drained again; the step ends there, and the member serves.
+// TestHalfAChangeLeavesNobodyDrained: the member came up after the first of two changes and was drained again. The
+// step ends there, and the member serves.
 func TestHalfAChangeLeavesNobodyDrained(t *testing.T) {
 	op, now := to(t, Update, Drained)
 	op.Call.Applied, op.Call.Part, op.Times.HealthyBy = []Part{PartResources}, PartResources, now.Add(time.Minute)
@@ -80,7 +80,7 @@ func TestHalfAChangeLeavesNobodyDrained(t *testing.T) {
 	}
 }
 
-// TestAReplacedCVMThatShowsAgainIsNotTheNewOne: a listing that is behind.
+// TestAReplacedCVMThatShowsAgainIsNotTheNewOne: the listing lags.
 func TestAReplacedCVMThatShowsAgainIsNotTheNewOne(t *testing.T) {
 	op, now := begun(Update), start
 	op.Kind, op.CVM.Incarnation, op.CVM.VMUUID, op.CVM.InstanceID = Replace, 1, "", ""

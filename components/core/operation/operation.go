@@ -2,19 +2,20 @@ package operation
 
 import "time"
 
-// Phase is how far an Operation got.
+// Phase is the progress of an Operation.
 type Phase string
 
 const (
-	// Draining: the agent runs PRE_TERMINATE hooks and hands leadership over. A step that has a member to drain begins so.
+	// Draining: the agent runs PRE_TERMINATE hooks and hands leadership over. A step with a member to drain begins here.
 	Draining Phase = "DRAINING"
-	// Drained: the agent finished; quorum is checked once more before acting (R50). A step with nothing to drain begins so.
+	// Drained: the agent finished; the quorum is checked once more before acting (R50). A step with nothing to drain
+	// begins here.
 	Drained Phase = "DRAINED"
-	// Acting: the platform call may have been made. Never repeated without a read-back (R66).
+	// Acting: the platform call may have been made. It is never repeated without a read-back (R66).
 	Acting Phase = "ACTING"
-	// Booting: the platform accepted; the CVM is stopping, updating or starting.
+	// Booting: the platform accepted the call; the CVM is stopping, updating or starting.
 	Booting Phase = "BOOTING"
-	// Joining: a Boot at the wanted Revision was admitted; POST_LAUNCH hooks, health and catch-up are awaited.
+	// Joining: a Boot at the wanted Revision was admitted. The step waits for POST_LAUNCH hooks, health and catch-up.
 	Joining Phase = "JOINING"
 	// Settling: available except for min_ready (R8).
 	Settling Phase = "SETTLING"
@@ -22,7 +23,7 @@ const (
 	Done Phase = "DONE"
 	// Aborted: called off before acting; the Slot returned to service (R82).
 	Aborted Phase = "ABORTED"
-	// Failed: overdue or certainly failed; blocks further healthy Slots until the Slot is available (R40).
+	// Failed: overdue or certainly failed. A failed Slot blocks further healthy Slots until it is available (R40).
 	Failed Phase = "FAILED"
 	// Superseded: a newer Operation of the same Slot took over after acting (R105), or another Operation removes the new
 	// CVM.
@@ -63,7 +64,7 @@ const (
 // InPlace reports whether the Slot keeps its CVM and disk.
 func (k Kind) InPlace() bool { return k == Update || k == Restart }
 
-// another reports whether the Slot's CVM is made, removed or gives way to another one.
+// another reports whether the step makes, removes or replaces the Slot's CVM.
 func (k Kind) another() bool { return k == Create || k == Delete || k == Replace }
 
 // Actor is the party on whose behalf an Operation is made. Each Actor has its own clock: only the rollout's Operations
@@ -73,7 +74,7 @@ type Actor string
 const (
 	// ActorRollout moves Slots to the spec's target. The zero value reads as this.
 	ActorRollout Actor = "rollout"
-	// ActorOperator: a person asked for it, Operation.Request names how.
+	// ActorOperator: an operator requested the Operation; Operation.Request names the request.
 	ActorOperator Actor = "operator"
 	// ActorHealing repairs faults automatically.
 	ActorHealing Actor = "healing"
@@ -89,22 +90,23 @@ type Operation struct {
 	ID    string `json:"id"`
 	Group string `json:"group"`
 	Slot  string `json:"slot"`
-	// Rollout is the one whose step it is; "": it is none's. Order is its number in that, from 1.
+	// Rollout is the rollout of the step; "": the step belongs to no rollout. Order is its number in the rollout, from
+	// 1.
 	Rollout string `json:"rollout,omitempty"`
 	Order   int    `json:"order,omitempty"`
 	Kind    Kind   `json:"kind"`
-	// Actor is on whose behalf.
+	// Actor is the party on whose behalf the Operation is made.
 	Actor   Actor   `json:"actor,omitempty"`
 	Request Request `json:"request,omitzero"`
 	CVM     CVM     `json:"cvm,omitzero"`
 	From    string  `json:"from_revision,omitempty"`
 	To      string  `json:"to_revision,omitempty"`
-	// Attempt counts the drains that it asked for, from the number that it began with.
+	// Attempt counts the drains that the Operation ordered, from its first number.
 	Attempt int   `json:"attempt"`
 	Phase   Phase `json:"phase"`
-	// Reason of the present phase, for people. Nothing is read from it.
+	// Reason of the present phase, for people. No code reads it.
 	Reason string `json:"reason,omitempty"`
-	// Term of the leader that wrote it last (R61).
+	// Term of the leader that last wrote the record (R61).
 	Term   uint64 `json:"term"`
 	Way    Way    `json:"way,omitzero"`
 	Before Before `json:"before,omitzero"`
@@ -131,7 +133,7 @@ func (op Operation) OutlivesRollout() bool {
 	return op.EndedHalfDone() || op.Phase == Superseded || op.Before.Follows != "" || op.Actor == ActorHealing || op.Kind == Drain || op.Kind == Delete
 }
 
-// EndedHalfDone reports that op failed with some parts of its change there, and others not.
+// EndedHalfDone reports that op failed with a part of its change applied.
 func (op Operation) EndedHalfDone() bool {
 	return op.Kind == Update && op.Phase == Failed && len(op.Call.Applied) > 0
 }
@@ -148,8 +150,8 @@ type Transfer struct {
 	ExpectedLeader string `json:"expected_leader"`
 	// Candidates, best first (R53, R56).
 	Candidates []string `json:"candidates"`
-	// Relief: the leader is sick, and moving leadership away is part of its repair.
-	// Not counted as the rollout's one planned transfer.
+	// Relief: the leader is unhealthy, and moving leadership away is part of its repair. A relief does not count as the
+	// rollout's one planned transfer.
 	Relief bool `json:"relief,omitempty"`
 	// Interim: the Candidates are to be removed, and no other member can lead meanwhile. An interim hand-over is not the
 	// rollout's one hand-over (R53), because the new leader hands leadership over again.

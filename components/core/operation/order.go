@@ -11,7 +11,7 @@ type Verb string
 const (
 	// VerbDrain prepares for the stop.
 	VerbDrain Verb = "drain"
-	// VerbCancelDrain returns to service.
+	// VerbCancelDrain returns the member to service.
 	VerbCancelDrain Verb = "cancel_drain"
 	// VerbPostLaunch runs POST_LAUNCH hooks.
 	VerbPostLaunch Verb = "post_launch"
@@ -19,7 +19,7 @@ const (
 	VerbRestartService Verb = "restart_service"
 )
 
-// StepState is how far an order got.
+// StepState is the progress of an order.
 type StepState string
 
 const (
@@ -27,11 +27,11 @@ const (
 	StepRunning StepState = "running"
 	// StepDone: finished.
 	StepDone StepState = "done"
-	// StepAborted: a hook said ABANDON.
+	// StepAborted: a hook answered ABANDON.
 	StepAborted StepState = "aborted"
-	// StepHeld: a hook said HOLD.
+	// StepHeld: a hook answered HOLD.
 	StepHeld StepState = "held"
-	// StepFailed: could not be done.
+	// StepFailed: the agent could not carry out the order.
 	StepFailed StepState = "failed"
 )
 
@@ -91,9 +91,9 @@ func (op Operation) seenBy(boot string) Operation {
 	return op
 }
 
-// asksNothing reports that op asks nothing of the agent and did not stop its Boot, now or
-// before it ended, so that the order of the Operation before it stands: a return to service
-// that the agent may not have heard of. A refresh never asks.
+// asksNothing reports that op orders nothing from the agent, and neither stopped nor drained its Boot. Then the order
+// of the previous Operation stands: a return to service that the agent may have missed. A refresh never orders
+// anything.
 func (op Operation) asksNothing() bool {
 	switch {
 	case op.Way.Refreshes():
@@ -104,9 +104,8 @@ func (op Operation) asksNothing() bool {
 	return op.Entered[Draining].IsZero() && op.Entered[Acting].IsZero() && op.Entered[Booting].IsZero()
 }
 
-// CurrentOrder derives the order from the record alone, so that any coordinator
-// gives the same one. ok is false when the agent has nothing to do. An Operation
-// that was called off keeps ordering the return to service, also after it ended,
+// CurrentOrder derives the order from the record alone, so that every coordinator gives the same order. ok is false
+// when the agent has nothing to do. A called-off Operation keeps ordering the return to service, also after it ended,
 // since the agent may have missed the wake-up.
 func CurrentOrder(op Operation) (o Order, ok bool) {
 	o = Order{Operation: op.ID, Attempt: op.Attempt}
@@ -151,5 +150,5 @@ func CurrentOrder(op Operation) (o Order, ok bool) {
 	return o, true
 }
 
-// begins is the phase at whose beginning a verb's deadline was set.
+// begins is the phase whose beginning sets a verb's deadline.
 var begins = map[Verb]Phase{VerbDrain: Draining, VerbPostLaunch: Booting, VerbRestartService: Booting}

@@ -9,7 +9,7 @@ import (
 	"cadre.dev/core/group"
 )
 
-// entered are the phases that an Operation came through.
+// entered returns the phases that an Operation passed.
 func entered(phases ...Phase) PhaseTimes {
 	out := PhaseTimes{}
 	for _, p := range phases {
@@ -65,7 +65,7 @@ func TestR82_WhichOrderStands(t *testing.T) {
 	}
 }
 
-// TestR82_WhatAsksNothingLeavesTheOrderBeforeItStanding, unless it ended a Boot or drained it.
+// TestR82_WhatAsksNothingLeavesTheOrderBeforeItStanding, unless the Operation ended or drained a Boot.
 func TestR82_WhatAsksNothingLeavesTheOrderBeforeItStanding(t *testing.T) {
 	for name, c := range map[string]struct {
 		op   Operation
@@ -101,7 +101,7 @@ func TestWhoIsOutOfService(t *testing.T) {
 	}
 }
 
-// TestWhatTellsMoreThanItsRollout is kept when another rollout is the current one.
+// TestWhatTellsMoreThanItsRollout is kept under a later rollout.
 func TestWhatTellsMoreThanItsRollout(t *testing.T) {
 	for name, op := range map[string]Operation{
 		"superseded": {Phase: Superseded}, "follows one that was": {Phase: Done, Before: Before{Follows: "op-1"}},
@@ -177,7 +177,7 @@ func TestR5_WhatABootProvedMeanwhileStaysAssigned(t *testing.T) {
 	}
 }
 
-// TestR90_WhatAStepProvedIsKeptWithItsEnd: available for min_ready, and not merely done.
+// TestR90_WhatAStepProvedIsKeptWithItsEnd: the step was available for min_ready, and not merely done.
 func TestR90_WhatAStepProvedIsKeptWithItsEnd(t *testing.T) {
 	settled := func(kind Kind) (before, after Operation) {
 		before, now := to(t, kind, Settling)
@@ -193,13 +193,13 @@ func TestR90_WhatAStepProvedIsKeptWithItsEnd(t *testing.T) {
 		if got := op.WasAvailableAfter("A"); got != "B" {
 			t.Errorf("%s: available at %s", kind, got)
 		}
-		op.Seen.AvailableSince = time.Time{} // it waited for the quorum alone
+		op.Seen.AvailableSince = time.Time{} // only the quorum was missing
 		if got := op.WasAvailableAfter("A"); got != "A" {
 			t.Errorf("%s, without its quorum: available at %s", kind, got)
 		}
 	}
 	_, restart := settled(Restart)
-	restart.Rollout = "" // an operator's, or healing's
+	restart.Rollout = "" // of an operator or of healing
 	removal, _ := to(t, Delete, Done)
 	for _, op := range []Operation{restart, removal} {
 		if got := op.WasAvailableAfter("before"); got != "before" {

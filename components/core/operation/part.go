@@ -12,15 +12,15 @@ type Part string
 const (
 	// PartCreate makes the CVM.
 	PartCreate Part = "create"
-	// PartDelete removes it and its disk.
+	// PartDelete removes the CVM and its disk.
 	PartDelete Part = "delete"
-	// PartRestart restarts it as it is.
+	// PartRestart restarts the CVM unchanged.
 	PartRestart Part = "restart"
-	// PartResources changes its instance type or grows its disk.
+	// PartResources changes the CVM's instance type or grows its disk.
 	PartResources Part = "resources"
-	// PartOSImage changes the image that it boots.
+	// PartOSImage changes the CVM's boot image.
 	PartOSImage Part = "os_image"
-	// PartCompose moves it to another app-compose.json.
+	// PartCompose moves the CVM to another app-compose.json.
 	PartCompose Part = "compose"
 )
 
@@ -31,13 +31,12 @@ type Shape struct {
 	DiskGB       int    `json:"disk_gb,omitempty"`
 }
 
-// resourcesDiffer: the platform shows another size than the wanted one.
+// resourcesDiffer: the platform shows another size than wanted.
 func (s Shape) resourcesDiffer(wanted Shape) bool {
 	return differs(s.InstanceType, wanted.InstanceType) || wanted.DiskGB > s.DiskGB && s.DiskGB != 0
 }
 
-// imageDiffers: the platform shows another image than the wanted one, however it writes
-// its name.
+// imageDiffers: the platform shows another image than wanted, in either spelling of the name.
 func (s Shape) imageDiffers(wanted Shape) bool {
 	return differs(s.OSImage, wanted.OSImage) && !group.SameOSImage(s.OSImage, wanted.OSImage)
 }
@@ -107,7 +106,7 @@ func (op Operation) upMeanwhile(f Facts) bool {
 	return op.Kind == Update && !op.Entered[Booting].IsZero() && op.newBoot(f)
 }
 
-// change is the shape that the call of op's Part asks for.
+// change returns the shape that the call of op's Part requests.
 func (op Operation) change(f Facts) Shape {
 	var s Shape
 	switch op.Call.Part {
@@ -121,14 +120,14 @@ func (op Operation) change(f Facts) Shape {
 			s.DiskGB = f.WantedShape.DiskGB
 		}
 		if f.Platform != nil && f.Platform.Shape.imageDiffers(f.WantedShape) {
-			s.OSImage = f.WantedShape.OSImage // for a platform that takes both with one boot
+			s.OSImage = f.WantedShape.OSImage // some platforms change both with one boot
 		}
 	case PartCreate, PartDelete, PartRestart, PartCompose, "":
 	}
 	return s
 }
 
-// touched: the Operation had an effect, so that it is too late to call it off.
+// touched: the Operation had an effect, so it can no longer be called off.
 func (op Operation) touched() bool { return len(op.Call.Applied) > 0 || op.Set.Leaves }
 
 // shown reports that the platform shows the effect of part p.

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// reshaped is a CVM that runs the wanted document and is not of the wanted shape.
+// reshaped is a CVM that runs the wanted document with another shape than wanted.
 func reshaped(now time.Time) Facts {
 	f := quiet(now)
 	f.WantedHash = f.Platform.ComposeHash
@@ -32,8 +32,8 @@ func TestAnImageThatWasChangedWithTheSizeIsNotChangedAgain(t *testing.T) {
 	}
 }
 
-// One Operation makes all the changes, one call each and the next one only when the
-// platform shows the one before: done means that the platform and the Boot show it.
+// TestAnUpdateMakesEachChangeOnceInOrder: one Operation makes all changes, one call each. The next call follows when
+// the platform shows the previous part. Done means that the platform and the Boot show all changes.
 func TestAnUpdateMakesEachChangeOnceInOrder(t *testing.T) {
 	op, now := to(t, Update, Drained)
 	f := reshaped(now)
@@ -50,7 +50,7 @@ func TestAnUpdateMakesEachChangeOnceInOrder(t *testing.T) {
 	f.Platform.Shape.InstanceType, f.Platform.Shape.DiskGB = "tdx.large", 40
 	op, effects = step(t, op, f, now.Add(3*time.Second), Drained)
 	wantNoEffects(t, effects)
-	f.Unwanted = "the spec moved on" // half of it is there: too late to call it off
+	f.Unwanted = "the spec moved on" // half of the change is applied: too late to call the step off
 	op, effects = step(t, op, f, now.Add(4*time.Second), Acting)
 	if len(effects) != 1 || effects[0].Call != PartOSImage || effects[0].Shape != (Shape{OSImage: "dstack-0.5.8"}) || effects[0].Number != 2 {
 		t.Fatalf("effects %+v", effects)
@@ -100,8 +100,7 @@ func TestR66_AChangeOfShapeIsReadBack(t *testing.T) {
 	}
 }
 
-// A CVM that is gone, or another one, in two listings: nothing that the Operation waits
-// for can come.
+// TestTheWedgeEndsByItself: two listings lack the CVM, or show another CVM. No awaited event can come then.
 func TestTheWedgeEndsByItself(t *testing.T) {
 	for _, phase := range []Phase{Acting, Booting, Joining, Settling} {
 		for name, edit := range map[string]func(*Facts){
@@ -150,7 +149,7 @@ func TestAnOperatorResolvesAnUndecidedCall(t *testing.T) {
 	}
 	op, f, now := undecided()
 	f.Resolved = &Resolution{ID: "r1", As: Done, By: "somebody", Reason: "seen on the console"}
-	op, _ = step(t, op, f, now, Booting) // a Boot is still to be proven
+	op, _ = step(t, op, f, now, Booting) // a Boot must still prove the Revision
 	if op.Request.ResolvedBy != "r1" || !strings.Contains(op.Reason, "seen on the console") {
 		t.Errorf("resolved by %q: %s", op.Request.ResolvedBy, op.Reason)
 	}
@@ -236,8 +235,8 @@ func TestR86_WhoLeadsAgainBetweenTwoPartsHandsOverOnceMore(t *testing.T) {
 	}
 }
 
-// TestR86_AHandOverBetweenTwoPartsThatCameToNothingIsAskedForAgain, ever less often, and within the time of the first
-// one; a Boot since has its own.
+// TestR86_AHandOverBetweenTwoPartsThatCameToNothingIsAskedForAgain, with growing pauses, and within the time of the
+// first order. A newer Boot has its own time.
 func TestR86_AHandOverBetweenTwoPartsThatCameToNothingIsAskedForAgain(t *testing.T) {
 	op, now := to(t, Update, Drained)
 	op.Call.Applied, op.Call.Part, op.Times.HealthyBy, op.Before.BootID = []Part{PartResources}, PartResources, now.Add(time.Minute), "boot-1"
@@ -273,8 +272,8 @@ func TestR86_AHandOverBetweenTwoPartsThatCameToNothingIsAskedForAgain(t *testing
 	}
 }
 
-// TestR86_WhatWasOnlyNotedLeadsOn: the Boot before the change was not ended by its first part, and leads again when
-// the second one is to be called, or called once more.
+// TestR86_WhatWasOnlyNotedLeadsOn: the first part did not end the old Boot. The old Boot leads again before the second
+// part is called, or repeated.
 func TestR86_WhatWasOnlyNotedLeadsOn(t *testing.T) {
 	op, now := to(t, Update, Drained)
 	f := quiet(now)
@@ -283,7 +282,7 @@ func TestR86_WhatWasOnlyNotedLeadsOn(t *testing.T) {
 	f.Admission = &AdmissionView{BootID: "boot-1", InstanceID: op.CVM.InstanceID, Revision: op.From}
 	f.Leads, f.Safe, f.SafeReason, f.HandOver = true, false, "it leads", &Transfer{ExpectedLeader: op.Slot, Candidates: []string{"db-9"}}
 	f.LastReportOf, f.LastReportAt = "boot-1", now.Add(-time.Second)
-	step(t, op, f, now, Drained) // it may be of before the call's effect
+	step(t, op, f, now, Drained) // the listing may be older than the call's effect
 	f.LastReportAt = now
 	asked, _ := step(t, op, f, now, Draining)
 	f.Steps = []StepReport{{Operation: op.ID, Verb: VerbDrain, Attempt: asked.Attempt, State: StepDone}}
@@ -297,8 +296,7 @@ func TestR86_WhatWasOnlyNotedLeadsOn(t *testing.T) {
 	step(t, op, f, later, Drained)
 }
 
-// TestAReplacedCVMIsNotGoneByOneListing: its deletion was never called, and a listing may be of before it
-// was made.
+// TestAReplacedCVMIsNotGoneByOneListing: its deletion was never called, and the listing may be older than the CVM.
 func TestAReplacedCVMIsNotGoneByOneListing(t *testing.T) {
 	op, now := begun(Replace, skipped), start
 	op.CVM.Incarnation = 1
@@ -344,7 +342,7 @@ func TestAReplaceRemovesWhatIsThereAndThenMakes(t *testing.T) {
 	f.Call = &CallResult{Number: 1, Outcome: OutcomeDone}
 	op, _ = step(t, op, f, now, Acting)
 	f.Call = nil
-	op, effects = step(t, op, f, now, Acting) // fenced: not before it is gone (R128)
+	op, effects = step(t, op, f, now, Acting) // fenced: not before the old CVM is gone (R128)
 	wantNoEffects(t, effects)
 	f.Platform = nil
 	op, _ = step(t, op, f, now, Drained)
@@ -467,7 +465,7 @@ func TestR112_AStoppedCVMIsStartedAfterItsUpdate(t *testing.T) {
 	f.ObservedAt = settled
 	early := f
 	early.ObservedAt = settled.Add(-time.Second)
-	step(t, op, early, settled, Booting) // it may still show
+	step(t, op, early, settled, Booting) // the effect may still show
 	op, _ = step(t, op, f, settled, Drained)
 	op, effects := step(t, op, f, settled, Acting)
 	if len(effects) != 1 || effects[0].Call != PartRestart || effects[0].Number != 2 {

@@ -54,7 +54,7 @@ func TestACVMThatIsToGoOrToComeIsNotMissed(t *testing.T) {
 	}
 }
 
-// TestR68_ADeleteWhoseCVMIsGoneBeforeItsAnswer is no failure either, and is not called again.
+// TestR68_ADeleteWhoseCVMIsGoneBeforeItsAnswer is no failure, and is not called again.
 func TestR68_ADeleteWhoseCVMIsGoneBeforeItsAnswer(t *testing.T) {
 	op, now := to(t, Delete, Acting)
 	f := quiet(now)
@@ -84,8 +84,8 @@ func TestR11_WhatIsNotSeenDoesNotSettle(t *testing.T) {
 	step(t, op, available(full, op.Seen.AvailableSince), full, Done)
 }
 
-// TestOnlyWhatIsSeenToBeGoneMakesWay: a list that failed twice says nothing of the CVM that a Replace
-// is to delete, and a CVM that an Update names is not given up for another one.
+// TestOnlyWhatIsSeenToBeGoneMakesWay: two failed listings say nothing about the CVM that a Replace deletes. An Update
+// keeps its named CVM even if another CVM appears.
 func TestOnlyWhatIsSeenToBeGoneMakesWay(t *testing.T) {
 	for kind, edit := range map[Kind]func(*Facts){
 		Replace: func(f *Facts) { f.PlatformKnown = false },
@@ -117,8 +117,7 @@ func TestOnlyWhatIsSeenToBeGoneMakesWay(t *testing.T) {
 	}
 }
 
-// TestWhatWasNeverAwayHasNoTimeAway: the bracket of the time without service closes only where it
-// was opened.
+// TestWhatWasNeverAwayHasNoTimeAway: an outage ends only if it was begun.
 func TestWhatWasNeverAwayHasNoTimeAway(t *testing.T) {
 	for phase, away := range map[Phase]bool{Drained: false, Draining: true} {
 		op, now := to(t, Update, phase)
@@ -160,7 +159,7 @@ func TestTheNextPartWaitsUntilTheContentShows(t *testing.T) {
 	}
 }
 
-// TestAMemberThatDrainsAgainIsWaitedFor, also where it is to be replaced, as long as its CVM is there.
+// TestAMemberThatDrainsAgainIsWaitedFor, even before its replacement, while its CVM exists.
 func TestAMemberThatDrainsAgainIsWaitedFor(t *testing.T) {
 	for _, kind := range []Kind{Update, Replace} {
 		op, now := to(t, kind, Drained)
@@ -199,7 +198,7 @@ func TestR143_ABootProvesNoEnv(t *testing.T) {
 	}
 }
 
-// A guest whose agent was heard since the step was recorded is asked.
+// TestR115_WhoSpeaksIsNotForced: the platform asks a guest whose agent reported since the step was recorded.
 func TestR115_WhoSpeaksIsNotForced(t *testing.T) {
 	op, now := to(t, Restart, Acting)
 	op.Way.Mode = ModeForce
@@ -233,7 +232,7 @@ func TestR66_WhatIsCalledOffAfterItWasReadBackToldItsCVMNothing(t *testing.T) {
 	if op.Call.Outcome != OutcomeNotMade {
 		t.Errorf("outcome %q, want what was read back", op.Call.Outcome)
 	}
-	// Values of env show nowhere: that nothing was seen of them is no proof.
+	// The platform never shows env values, so a missing effect is no proof.
 	sameHash.Call.HashBefore, sameHash.Call.OwnEnv = sameHash.Call.HashWanted, "red"
 	f.Platform.ComposeHash = sameHash.Call.HashWanted
 	sameHash, _ = step(t, sameHash, f, f.ObservedAt, Aborted)
@@ -270,7 +269,7 @@ func TestR66_WhatWaitsHalfDoneKnowsThatItsCallHadNoEffect(t *testing.T) {
 	f.Safe, f.ObservedAt = true, f.ObservedAt.Add(MaxWait)
 	_, effects = step(t, op, f, f.ObservedAt, Acting)
 	wantCall(t, effects, Update, 2)
-	// Values of env show nowhere.
+	// The platform never shows env values.
 	sameHash.Call.HashBefore, sameHash.Call.OwnEnv = sameHash.Call.HashWanted, "red"
 	f.Safe, f.Platform.ComposeHash = false, sameHash.Call.HashWanted
 	op, _ = step(t, sameHash, f, f.ObservedAt, Acting)

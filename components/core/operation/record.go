@@ -7,7 +7,7 @@ import (
 
 // Request names the caller of a step and the reason.
 type Request struct {
-	// ID of the operator's request that the step answers; "": it answers none.
+	// ID is the operator's request that the step answers; "": the step answers no request.
 	ID string `json:"id,omitempty"`
 	// Note is the caller's reason, or the fault that the step heals; By is the caller.
 	Note string `json:"note,omitempty"`
@@ -24,7 +24,7 @@ type CVM struct {
 	Incarnation uint64 `json:"incarnation,omitempty"`
 }
 
-// Named is c with the names that it lacks.
+// Named returns c with its missing names filled in.
 func (c CVM) Named(vmUUID, instanceID string) CVM {
 	c.VMUUID, c.InstanceID = cmp.Or(c.VMUUID, vmUUID), cmp.Or(c.InstanceID, instanceID)
 	return c
@@ -44,13 +44,13 @@ func differs[T comparable](seen, wanted T) bool {
 	return wanted != zero && seen != wanted && seen != zero
 }
 
-// gone reports that the platform does not list the CVM, or lists another one in its place.
+// gone reports that the platform does not list the CVM, or lists another CVM in its place.
 func (c CVM) gone(p *PlatformView) bool { return p == nil || c.replaced(p) }
 
-// atRest reports that the platform lists the CVM, and is not working on it.
+// atRest reports that the platform lists the CVM, and has no task in progress on it.
 func (c CVM) atRest(p *PlatformView) bool { return !c.gone(p) && !p.InProgress }
 
-// admits reports that a Boot holds the Slot, and is one of the named CVM as far as its Instance is known.
+// admits reports that the admitted Boot is one of the named CVM, as far as the CVM's Instance is known.
 func (c CVM) admits(a *AdmissionView) bool {
 	return a != nil && (c.InstanceID == "" || a.InstanceID == c.InstanceID)
 }
@@ -64,30 +64,30 @@ const (
 	// ModeRefresh, of an Update: only the agent's own work differs between To and the present Revision.
 	// The Boot stays and attests again, at To, without a drain or a platform call.
 	ModeRefresh Mode = "refresh"
-	// ModeEnv, of an Update: it gives the Slot values of env of its own, at the Revision that it has.
+	// ModeEnv, of an Update: the step gives the Slot its own env values, at its present Revision.
 	ModeEnv Mode = "env"
-	// ModeForce, of a Restart of a CVM: its guest is not asked, since the last restart, which asked
-	// it, brought no boot.
+	// ModeForce, of a Restart of a CVM: the platform stops the guest without asking. The last restart asked the guest
+	// and brought no boot.
 	ModeForce Mode = "force"
 )
 
 // Way is how a step is made.
 type Way struct {
 	Mode Mode `json:"mode,omitempty"`
-	// Service, of a Restart, is the one whose workload ends and starts again, by its agent's
-	// hand: the CVM and its Boot stay, and the platform is not called. "": the CVM restarts.
+	// Service, of a Restart, is the service whose workload the agent ends and starts again. The CVM and its Boot stay,
+	// and the platform is not called. "": the CVM restarts.
 	Service string `json:"service,omitempty"`
-	// SkipDrain: the member is unavailable, there is nothing to drain.
+	// SkipDrain: the member is unavailable, so there is nothing to drain.
 	SkipDrain bool `json:"skip_drain,omitempty"`
 }
 
 // Refreshes reports that the Boot attests again and nothing else happens.
 func (w Way) Refreshes() bool { return w.Mode == ModeRefresh }
 
-// drains: an agent is asked to drain before the step acts, where there is one.
+// drains: an existing agent drains before the step acts.
 func (w Way) drains() bool { return !w.SkipDrain && !w.Refreshes() }
 
-// BootStays reports that the step is done with the Boot that was there before.
+// BootStays reports that the step ends with the same Boot as before.
 func (w Way) BootStays() bool { return w.Mode == ModeRefresh || w.Service != "" }
 
 // Before is the state before a step: as its decision saw it, and the Boot that held the Slot when the step acted.
@@ -107,8 +107,7 @@ type Before struct {
 	Stopped bool `json:"stopped,omitempty"`
 	// Quorum is the arithmetic that admitted the step, or holds it, for people.
 	Quorum string `json:"quorum,omitempty"`
-	// Follows is the superseded Operation of the Slot whose call had not shown yet, by another
-	// Boot, when this one was recorded.
+	// Follows is the Slot's superseded Operation whose call had shown no new Boot when this Operation was recorded.
 	Follows string `json:"follows,omitempty"`
 }
 
@@ -150,32 +149,32 @@ func (s *Seen) missing(missed bool, at time.Time) (twice bool) {
 	return at.After(s.GoneSince)
 }
 
-// Outage brackets the time in which the Slot could not serve. From is zero where there was none, Until while it lasts.
+// Outage brackets the time in which the Slot could not serve. From is zero without an outage, Until is zero during it.
 type Outage struct {
 	From  time.Time `json:"from,omitzero"`
 	Until time.Time `json:"until,omitzero"`
 }
 
-// begin notes that the Slot does not serve from now on, unless it does not already.
+// begin records that the Slot does not serve from now on, unless an outage is already open.
 func (o *Outage) begin(now time.Time) {
 	if o.From.IsZero() {
 		o.From = now
 	}
 }
 
-// end notes when an outage that was begun was over.
+// end records the end of an open outage.
 func (o *Outage) end(at time.Time) {
 	if !o.From.IsZero() {
 		o.Until = at
 	}
 }
 
-// Times are when a step began and ended, and its deadlines. Those are absolute, so that a takeover does
-// not restart them.
+// Times are the begin and end of a step, and its deadlines. The deadlines are absolute, so that a takeover does not
+// restart them.
 type Times struct {
 	Created time.Time `json:"created"`
 	Ended   time.Time `json:"ended,omitzero"`
-	// DrainBy is when the drain must be over, and when the step is no longer safe.
+	// DrainBy is the deadline for the drain, and for an unsafe step to become safe.
 	DrainBy time.Time `json:"drain_by,omitzero"`
 	// HealthyBy is when the Slot has to be available (R87).
 	HealthyBy time.Time `json:"healthy_by,omitzero"`

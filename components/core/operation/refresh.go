@@ -35,6 +35,6 @@ func (op Operation) unproven() bool {
 	return op.Way.Refreshes() && op.Phase == Failed && op.Entered[Joining].IsZero()
 }
 
-// unjudged: the member serves as before, and its health under the refreshed checks is not known yet. The member keeps
-// serving.
+// unjudged: a refreshed member serves as before, and its health under the refreshed checks is not known yet. A new
+// Boot of To is judged only by these checks.
 func (op Operation) unjudged(f Facts) bool { return op.Way.Refreshes() && f.Unjudged != "" }

@@ -11,7 +11,7 @@ func refreshing() (Operation, time.Time) {
 	return begun(Update, func(op *Operation) { op.Way.Mode = ModeRefresh }), start
 }
 
-// TestARefreshIsNoBoot: the Boot that runs attests again, and nothing is called for.
+// TestARefreshIsNoBoot: the running Boot attests again, and the platform gets no call.
 func TestARefreshIsNoBoot(t *testing.T) {
 	op, now := refreshing()
 	f := quiet(now)
@@ -21,13 +21,13 @@ func TestARefreshIsNoBoot(t *testing.T) {
 	if op.Call.HashWanted != "hash-B" || !op.Times.HealthyBy.Equal(now.Add(limits.Healthy)) || op.Call.Number != 0 {
 		t.Errorf("record %+v", op)
 	}
-	f.Admission.Revision = "B" // the boot before, at the new revision
+	f.Admission.Revision = "B" // the old boot, at the new revision
 	op, effects = step(t, op, f, now, Joining)
 	wantNoEffects(t, effects)
 	if !op.Seen.RunningSince.IsZero() {
 		t.Error("a boot is measured that nobody asked for")
 	}
-	f.PostLaunch = true // no hook is waited for: nothing was launched
+	f.PostLaunch = true // the step waits for no hook: nothing was launched
 	f.ReadySince = now
 	op, _ = step(t, op, f, now, Settling)
 	if !op.Outage.From.IsZero() || !op.Outage.Until.IsZero() {
@@ -59,8 +59,8 @@ func TestARefreshNeedsWhatItIsToProve(t *testing.T) {
 	}
 }
 
-// TestARefreshWaitsForItsNewChecks: it is proven by them and not by the ones before, from when they
-// were judged on; meanwhile the member is available, and the healthy deadline goes on.
+// TestARefreshWaitsForItsNewChecks: only the new checks prove the refresh, from their first verdict on. Until then the
+// member is available, and the healthy deadline runs.
 func TestARefreshWaitsForItsNewChecks(t *testing.T) {
 	op, now := refreshing()
 	f := quiet(now)
@@ -96,14 +96,14 @@ func TestARefreshWaitsForItsNewChecks(t *testing.T) {
 	}
 }
 
-// TestABootMayBeQuickerThanItsRefresh: it attests as soon as the policy allows that, and the leader
-// may be gone meanwhile. The step goes on to prove it, wanted or not: there is nothing to call off.
+// TestABootMayBeQuickerThanItsRefresh: the Boot attests as soon as the policy allows To, and the leader may be gone
+// meanwhile. The step then proves To, wanted or not: nothing is left to call off.
 func TestABootMayBeQuickerThanItsRefresh(t *testing.T) {
 	op, now := refreshing()
 	f := quiet(now)
 	cvm := f.Platform
 	cvm.ComposeHash, f.Unwanted, f.Paused, f.Safe = "hash-B", "the slot is not outdated any more", true, false
-	f.Admission.Revision, f.Platform, f.PlatformKnown = "B", nil, false // the list is to come
+	f.Admission.Revision, f.Platform, f.PlatformKnown = "B", nil, false // the listing is still missing
 	op, effects := step(t, op, f, now.Add(time.Hour), Booting)
 	wantNoEffects(t, effects)
 	op, _ = step(t, op, f, now.Add(time.Hour), Joining)
@@ -142,7 +142,7 @@ func TestR105_AnUnprovenRefreshIsCalledOff(t *testing.T) {
 			t.Errorf("%s: assigned %s", name, next.AssignedAfter("B"))
 		}
 	}
-	op := begun(Update) // a boot that was called for is not called off
+	op := begun(Update) // a called boot is not called off
 	op.Phase, op.Entered[Booting] = Booting, start
 	f := quiet(start)
 	f.Unwanted, f.Elsewhere = "the spec moved on", true

@@ -25,7 +25,7 @@ func (op Operation) resolve(f Facts, now time.Time) (Operation, []Effect, bool) 
 	case r.As == Done && op.Phase == Acting:
 		next := op.accepted(f, now)
 		if next.Phase == Acting {
-			// More parts follow; the word is about this one.
+			// More parts follow; the decision concerns this part.
 			next = next.goOn(now)
 		}
 		return next.because(word), nil, true
@@ -36,7 +36,7 @@ func (op Operation) resolve(f Facts, now time.Time) (Operation, []Effect, bool) 
 	return op.end(Failed, CauseResolved, word, now), op.cancelDrain(), true
 }
 
-// CameToNothing reports that op ended without any effect on its CVM, nor on the workload's set.
+// CameToNothing reports that op ended without any effect on its CVM or on the workload's set.
 func (op Operation) CameToNothing() bool { return !op.Set.Leaves && op.MadeNothing() }
 
 // MadeNothing reports that op ended without any effect on its CVM. op may have removed the member from its set and
@@ -103,8 +103,8 @@ func (op Operation) failedDown() bool {
 }
 
 // AssignedAfter returns the Revision that a Slot is assigned after op ended, where assigned was its Revision before.
-// If op had no effect, the CVM runs the old Revision, and the record must show that. Otherwise the leader would wait
-// for a Boot that never comes. A Boot that proved To meanwhile runs To.
+// If op had no effect, the CVM runs the old Revision, and the record must show that. Otherwise a missing report would
+// look like a Boot that never came. A Boot that proved To meanwhile runs To.
 func (op Operation) AssignedAfter(assigned string) string {
 	if (op.CameToNothing() || op.unproven()) && !op.Failure.Arrived && op.To != "" && op.From != "" && assigned == op.To {
 		return op.From

@@ -2,17 +2,17 @@ package operation
 
 import "time"
 
-// RolloutState is where a rollout stands.
+// RolloutState is the state of a rollout.
 type RolloutState string
 
 const (
-	// Running: steps are made or waited for.
+	// Running: the rollout makes steps or waits for them.
 	Running RolloutState = "RUNNING"
 	// PausedState: an operator paused it (R92).
 	PausedState RolloutState = "PAUSED"
 	// Complete: every in-scope Slot proved the target and is available (R6).
 	Complete RolloutState = "COMPLETE"
-	// PartitionReached: everything at or above the partition is done (R6).
+	// PartitionReached: every Slot at or above the partition is done (R6).
 	PartitionReached RolloutState = "PARTITION_REACHED"
 	// FailedState: stopped by a failure (R99).
 	FailedState RolloutState = "FAILED"
@@ -29,15 +29,14 @@ type Rollout struct {
 	To         string       `json:"to_revision"`
 	State      RolloutState `json:"state"`
 	Reason     string       `json:"reason,omitempty"`
-	// Verdict is why it failed, as it was judged then; nil while it has not. It stands
-	// until a decision is recorded: an operator's, or a newer spec.
+	// Verdict is the recorded reason of the failure; nil while the rollout has not failed. It stands until an operator's
+	// decision or a newer spec is recorded.
 	Verdict *Verdict `json:"verdict,omitempty"`
-	// Forgiven: Operations up to this Order are no evidence any more, since an operator
-	// decided to go on after them.
+	// Forgiven: Operations up to this Order are no evidence any more, since an operator decided to continue after them.
 	Forgiven int `json:"forgiven,omitempty"`
-	// Transfers made as planned; more than one is a defect (R53).
+	// Transfers counts the planned transfers; more than one is a defect (R53).
 	Transfers int `json:"transfers"`
-	// Steps counts Operations begun, and numbers them.
+	// Steps counts the Operations begun, and numbers them.
 	Steps     int       `json:"steps"`
 	StartedAt time.Time `json:"started_at"`
 	// ProgressAt is when the progress clock began: at the last arrival, resume, retry, or
@@ -54,7 +53,7 @@ type Rollout struct {
 	// that no call of the API wrote has no Request, and By says so; By is empty in a record of an older version.
 	By      string `json:"by,omitempty"`
 	Request string `json:"request,omitempty"`
-	// RetriedBy and RetryRequest are the caller and the request of the last retry; empty: there was none.
+	// RetriedBy and RetryRequest are the caller and the request of the last retry; empty without a retry.
 	RetriedBy    string `json:"retried_by,omitempty"`
 	RetryRequest string `json:"retry_request,omitempty"`
 	Term         uint64 `json:"term"`
@@ -64,10 +63,10 @@ type Rollout struct {
 type Verdict struct {
 	// Cause is a Cause, or one of the Verdict causes.
 	Cause Cause `json:"cause"`
-	// Slot and Operation are where it was seen; empty for the rollout as a whole.
+	// Slot and Operation locate the evidence; empty for the rollout as a whole.
 	Slot      string `json:"slot,omitempty"`
 	Operation string `json:"operation,omitempty"`
-	// Phase the Operation was in.
+	// Phase is the phase of the Operation at the verdict.
 	Phase  Phase     `json:"phase,omitempty"`
 	Reason string    `json:"reason"`
 	At     time.Time `json:"at"`

@@ -77,8 +77,8 @@ func TestR115_AServiceThatIsNotRestarted(t *testing.T) {
 	step(t, op, f, now, Booting)
 }
 
-// TestR115_WhatAServiceRestartRecords: the Boot that holds the Slot, unless it is another
-// instance's, and when the member went away first.
+// TestR115_WhatAServiceRestartRecords: the Boot that holds the Slot, unless it belongs to another instance, and the
+// first time at which the member went away.
 func TestR115_WhatAServiceRestartRecords(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*Operation, *Facts)

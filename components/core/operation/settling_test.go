@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestR89_WhatCannotComeBackFailsAlsoWhileItSettles: a CVM that is gone, or whose next boot the platform says cannot
-// work, is waited for no longer than that is certain.
+// TestR89_WhatCannotComeBackFailsAlsoWhileItSettles: the step fails as soon as its CVM is certainly gone, or the
+// platform reports that the next boot cannot work.
 func TestR89_WhatCannotComeBackFailsAlsoWhileItSettles(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(f *Facts)

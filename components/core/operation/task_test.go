@@ -17,8 +17,7 @@ func undecided(t *testing.T, kind Kind) (Operation, Facts, time.Time) {
 	return op, f, now
 }
 
-// TestR66_TheRecordOfATaskSettlesWhatBecameOfACall at once, for those changes too that no
-// listing shows.
+// TestR66_TheRecordOfATaskSettlesWhatBecameOfACall at once, also for changes that no listing shows.
 func TestR66_TheRecordOfATaskSettlesWhatBecameOfACall(t *testing.T) {
 	for _, kind := range []Kind{Restart, Update} {
 		op, f, now := undecided(t, kind)
@@ -31,7 +30,7 @@ func TestR66_TheRecordOfATaskSettlesWhatBecameOfACall(t *testing.T) {
 	}
 }
 
-// TestR66_WhatThePlatformStillWorksOnIsNotAskedForAgain, however late it shows.
+// TestR66_WhatThePlatformStillWorksOnIsNotAskedForAgain, even if its effect shows late.
 func TestR66_WhatThePlatformStillWorksOnIsNotAskedForAgain(t *testing.T) {
 	op, f, now := undecided(t, Update)
 	f.Task = &Task{Correlation: "op-1", InProgress: true}
@@ -45,7 +44,7 @@ func TestR66_WhatThePlatformStillWorksOnIsNotAskedForAgain(t *testing.T) {
 	}
 }
 
-// TestATaskThatFailedEndsTheStepAtOnce, with the platform's words and not at its deadline.
+// TestATaskThatFailedEndsTheStepAtOnce, with the platform's message and before its deadline.
 func TestATaskThatFailedEndsTheStepAtOnce(t *testing.T) {
 	op, f, now := undecided(t, Restart)
 	f.Task = &Task{Correlation: "op-1", Failed: "task op-1 (restart) failed: no room"}
@@ -54,7 +53,7 @@ func TestATaskThatFailedEndsTheStepAtOnce(t *testing.T) {
 	if op.Failure.Cause != CauseTask || !strings.Contains(op.Reason, "no room") {
 		t.Errorf("ended with %s: %s", op.Failure.Cause, op.Reason)
 	}
-	// That of another call ends nothing.
+	// The task of another call ends no step.
 	op, f, now = undecided(t, Restart)
 	f.Task = &Task{Correlation: "op-1"}
 	op, _ = step(t, op, f, now.Add(time.Second), Booting)
