@@ -6,7 +6,7 @@ import (
 )
 
 // Facts holds all known facts about an open Operation at one instant, as a value. The zero value knows nothing, and
-// advances only what needs no facts.
+// advances no step that needs a fact.
 type Facts struct {
 	// Term is the calling leader's. A term older than the record's is fenced (R61).
 	Term uint64

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// undecided is a call whose answer was lost, in a platform's list that shows nothing of it.
+// undecided is a call whose answer was lost, with a platform listing that shows no effect.
 func undecided(t *testing.T, kind Kind) (Operation, Facts, time.Time) {
 	t.Helper()
 	op, now := to(t, kind, Acting)

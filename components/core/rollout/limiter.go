@@ -9,38 +9,38 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// Three rates bound the repairs that no operator asked for. The share of members that are ill selects the rate: the
-// more are ill together, the more likely they share a cause that no restart mends. No rate is zero, so that a cause
-// that went away ends without a person (R117, R119, R120).
+// Three rates bound the repairs that no operator requested. The share of unhealthy members selects the rate: the more
+// members fail together, the more likely they share a cause that no restart repairs. No rate is zero, so an outage
+// whose cause disappeared ends without an operator (R117, R119, R120).
 const (
-	// paceFew is the interval in a cluster of ten or more while few are ill. Until it is over the other members that
-	// have the same illness are in the records as well.
+	// paceFew is the interval in a cluster of ten or more while few members are unhealthy. When it ends, the records
+	// include the other members with the same fault.
 	paceFew = 10 * time.Second
-	// paceMost is the interval while most are ill. One repair is a trial, and its boot, its join and its recovery
-	// have to show a result before the next one.
+	// paceMost is the interval while most members are unhealthy. One repair is a trial: its boot, its join and its
+	// recovery must show a result before the next repair.
 	paceMost = 15 * time.Minute
 )
 
-// share counts the members that are ill, of a group or of the cluster.
+// share counts the unhealthy members of a group or of the cluster.
 type share struct{ ill, all int }
 
 func (s share) more(part int) bool { return s.ill*part > s.all }
 
-// limiter decides when the next repair may begin. It is a token bucket of one token, which is empty when an outage
-// begins, and its rate follows from the shares.
+// limiter decides when the next repair may begin. It is a token bucket of one token. The bucket is empty when an
+// outage begins, and the shares set its rate.
 type limiter struct {
 	group, cluster share
-	// noQuorum: fewer voters of the group than a majority are healthy.
+	// noQuorum: the group has fewer healthy voters than a majority.
 	noQuorum bool
-	// dark: so many agents fell silent together that the coordinator itself may be cut off.
+	// dark: so many agents stopped reporting together that the coordinator itself may be cut off.
 	dark bool
-	// ahead counts the ill members of the cluster that are repaired first. Groups are planned at the same time, and
-	// without it each of them would take the same token.
+	// ahead counts the unhealthy members of the cluster that are repaired first. Groups are planned at the same time;
+	// without ahead, each group would take the same token.
 	ahead int
 }
 
-// pace is the least time between two repairs of the group and between two of the cluster, and why it is long; "": it
-// is not.
+// pace returns the least time between two repairs of the group and of the cluster, and why it is long; "" if it is not
+// long.
 func (l limiter) pace() (group, cluster time.Duration, why string) {
 	switch {
 	case l.dark:
@@ -67,8 +67,8 @@ func (l limiter) pace() (group, cluster time.Duration, why string) {
 	return group, cluster, why
 }
 
-// next is from when on a member that is ill since a time may be repaired, where the last repair of its group and of
-// the cluster began at these times.
+// next returns the time from which a member may be repaired that has been unhealthy since a time. ofGroup and
+// ofCluster are the beginnings of the last repair of its group and of the cluster.
 func (l limiter) next(since, ofGroup, ofCluster time.Time) (from time.Time, why string) {
 	group, cluster, why := l.pace()
 	if group > 0 {
@@ -80,7 +80,7 @@ func (l limiter) next(since, ofGroup, ofCluster time.Time) (from time.Time, why 
 	return from, why
 }
 
-// limiterFor is the limiter as it is for m.
+// limiterFor returns the limiter for m.
 func (w *world) limiterFor(m *member) limiter {
 	f := w.obs.Fleet
 	mine := Ill{Slot: m.slot, Since: m.record.UnavailableSince, TriedAt: m.record.Heals.Rated()}
@@ -117,15 +117,16 @@ func (w *world) bucket() bucket {
 	})
 }
 
-// counts: m is one of the ill. A member that a step of the rollout took away is none of them: such a step may wait for
-// the repair of another member, which must not wait for the step. Nor is a member that merely has no leader.
+// counts: m is an unhealthy member for the limiter. A member that a rollout's step took away does not count: such a
+// step may wait for another member's repair, and that repair must not wait for the step. A member that only has no
+// leader does not count either.
 func (w *world) counts(m *member) bool {
 	waits := m.report != nil && !m.ready && m.condition == well
 	return !m.extra && m.unavailable() && !waits && (m.open == nil || m.open.Actor == operation.ActorHealing)
 }
 
-// backUntil is until when an available m counts as ill; zero: it is away, or a step brought it back, of the rollout or
-// of healing.
+// backUntil returns until when an available m counts as unhealthy. Zero: m is away, or a step of the rollout or of
+// healing brought m back.
 func (w *world) backUntil(m *member) time.Time {
 	made := func(op *operation.Operation) bool { return !op.Times.Ended.Before(m.record.AvailableSince) }
 	if last := m.last(); m.extra || !m.available || last != nil && made(last) || slices.ContainsFunc(m.healed, made) {

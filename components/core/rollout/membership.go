@@ -69,19 +69,19 @@ func (w *world) idOf(m *member) string {
 	return w.view.ids[m.slot]
 }
 
-// formed: the set was founded, as far as is known.
+// formed: the set was bootstrapped, as far as known.
 func (w *world) formed() bool {
 	return len(w.view.voters) > 0 || slices.ContainsFunc(w.everyone, func(m *member) bool { return m.record.WasAvailableAt != "" })
 }
 
-// founder: m never had a CVM that worked, so that the set may have been founded with it.
+// founder: m never had a working CVM, so the set may have been bootstrapped with it.
 func (m *member) founder() bool {
 	return m.record.Incarnation == 0 && len(m.record.Lineage) == 0 && m.record.WasAvailableAt == ""
 }
 
-// foundersOf are the Slots that the set is founded with; none: it is not Cadre's to found, or it
-// stands and all that founded it have come up. From when the CVM of one begins on the list is as it
-// was, also for one whose CVM could not be made until the others had formed the set: that lists it.
+// foundersOf returns the Slots that bootstrap the set. It returns none if Cadre does not bootstrap the set, or if the
+// set is formed and all founders have come up. The list is fixed from the first founder's CVM on. This also holds for
+// a founder whose CVM could not be made before the others formed the set: the set lists that founder.
 func (w *world) foundersOf() []string {
 	if !group.ChangesSet(w.spec) {
 		return nil
@@ -120,8 +120,7 @@ func (w *world) holdsOfFounding(c candidate) []Hold {
 	return nil
 }
 
-// joins: the CVM that c makes comes into a set that is there already, and does not found it
-// together with others.
+// joins: the CVM that c makes joins an existing set, and does not bootstrap the set with others.
 func (w *world) joins(c candidate) bool {
 	making := c.kind == operation.Create || c.kind == operation.Replace
 	if !making || !group.AddsMembers(w.spec) || !w.formed() {
@@ -161,7 +160,7 @@ func (w *world) pendingIn(m *member) string {
 // changingIn names the change of the set by a member other than m. A member that will join and is not listed yet
 // changes nothing: two such members would wait for each other.
 func (w *world) changingIn(m *member) string {
-	before := true // of two that leave, the first one blocks the other
+	before := true // of two leaving members, the first blocks the other
 	leaves := m.open != nil && m.open.Leaving()
 	for _, slot := range w.view.learners {
 		if slot != m.slot {
@@ -209,7 +208,7 @@ func (w *world) pendingBeside(m *member, t *taken) string {
 	return ""
 }
 
-// holdsOfNewcomers is R47: no voter that is well is taken away while one comes or goes.
+// holdsOfNewcomers is R47: no healthy voter is taken away while a voter joins or leaves.
 func (w *world) holdsOfNewcomers(m *member, t *taken) []Hold {
 	if !group.ChangesSet(w.spec) {
 		return nil
@@ -235,7 +234,7 @@ func (w *world) holdsOfSet(c candidate, l look) []Hold {
 		return w.holdsOfJoining(c, l)
 	case changes && c.kind == operation.Replace:
 		if w.inSet(c.m) == operation.SetListed {
-			return w.holdsOfLeaving(c, l) // how it joins is asked again when it is out
+			return w.holdsOfLeaving(c, l) // the rules for joining run again once the member is out
 		}
 		return append(w.holdsOfLeaving(c, l), w.holdsOfJoining(c, l)...)
 	case changes && w.view.voting:
@@ -299,14 +298,14 @@ func (w *world) outFirst(m *member) bool {
 	return group.AddsMembers(w.spec) && w.setDoubt() == "" && slices.Contains(w.view.voters, m.slot) && !w.view.healthy[m.slot]
 }
 
-// holdsOfLeaving is R46: a member leaves the set only where the others can decide that, and
-// are a majority afterwards.
+// holdsOfLeaving is R46: a member leaves the set only if the other members can decide that, and are a majority
+// afterwards.
 func (w *world) holdsOfLeaving(c candidate, l look) []Hold {
 	if doubt := w.setDoubt(); doubt != "" {
 		return []Hold{hold(HoldQuorumUnknown, "who belongs to the set is not known: %s", doubt)}
 	}
 	if !w.listed(c.m) {
-		return nil // it is out of the set, or never was in it
+		return nil // the member is out of the set, or never was in it
 	}
 	var holds []Hold
 	votes := slices.Contains(w.view.voters, c.m.slot)
@@ -326,7 +325,7 @@ func (w *world) holdsOfLeaving(c candidate, l look) []Hold {
 	left := w.votersWithout(c.m, l.taken)
 	decide := len(left)
 	if w.view.healthy[c.m.slot] && w.leavesAlive(c.m) {
-		decide++ // its own vote counts for it to go
+		decide++ // the leaving member's own vote counts
 	}
 	switch {
 	case v == 1:
@@ -361,7 +360,7 @@ func (w *world) votersWithout(m *member, taken *taken) []string {
 	return left
 }
 
-// keepMembership brings the Slots' part in the set up to date.
+// keepMembership updates the Slots' part in the set.
 func (w *world) keepMembership() {
 	if !group.ChangesSet(w.spec) {
 		return
@@ -399,9 +398,8 @@ func (w *world) membershipOf(m *member) *group.Membership {
 	return next
 }
 
-// setChange is the one change of the set that is due now, and the member that makes it: the
-// leader of the set (R48). Nothing changes while its voters are not known or have lost their
-// majority (R43, R51), or while leadership is handed over.
+// setChange returns the one due change of the set, and the member that makes it: the leader of the set (R48). The set
+// does not change while its voters are unknown or without a majority (R43, R51), or during a hand-over of leadership.
 func (w *world) setChange() (lead *member, change *group.SetChange) {
 	lead = w.find(w.view.leader)
 	if lead == nil || lead.report == nil || w.ending() || !w.obs.Complete() || w.setDoubt() != "" || w.quorumLost() {
@@ -437,21 +435,21 @@ func (w *world) isOut(m *member) bool {
 	return m.missing() && (!m.founder() || slices.Contains(w.view.learners, m.slot)) && w.certainlyGone(m)
 }
 
-// deleted: the CVM that m is bound to was deleted by us.
+// deleted: Cadre deleted the CVM that m is bound to.
 func (w *world) deleted(m *member) bool {
 	return m.missing() || m.tookAway()
 }
 
-// tookAway: the CVM that m is bound to is gone by a deletion of ours.
+// tookAway: an Operation deleted the CVM that m is bound to.
 func (m *member) tookAway() bool { return m.removal != nil }
 
-// mayEnd: nothing keeps a Slot that is to go, and its disk may go with it. A CVM that is not
-// listed may show again with its disk; a member that was taken out of its set cannot come back.
+// mayEnd: nothing keeps a condemned Slot, and its disk may be deleted. An unlisted CVM may appear again with its disk;
+// a member that was removed from its set cannot return.
 func (w *world) mayEnd(m *member) bool {
 	return w.obs.Freeze == nil && m.seen.Protection == nil && len(w.holdsOfDisk(candidate{m: m, kind: operation.Delete}, look{})) == 0
 }
 
-// certainlyGone: nothing is left of m, by more than one listing or by our own deletion.
+// certainlyGone: no CVM of m is left, by more than one listing or by an Operation's deletion.
 func (w *world) certainlyGone(m *member) bool {
 	if m.seen.Instance != nil || !w.obs.Platform.Known {
 		return false
@@ -463,14 +461,14 @@ func (w *world) certainlyGone(m *member) bool {
 	return m.report == nil && !missed.IsZero() && w.now.Sub(missed) >= goneFor
 }
 
-// held: a hook of its drain waits for a person.
+// held: a hook of m's drain waits for an operator.
 func (m *member) held() bool {
 	return m.report != nil && m.open != nil && slices.ContainsFunc(m.report.Steps, func(s StepReport) bool {
 		return s.Operation == m.open.ID && s.Verb == VerbDrain && s.State == StepHeld
 	})
 }
 
-// joinsBy is the change that brings m on its way into the set; empty: there is none now.
+// joinsBy returns the next change that brings m into the set; empty: no change is due.
 func (w *world) joinsBy(m *member) group.SetVerb {
 	r := m.report
 	if !group.AddsMembers(w.spec) || !m.joining() || m.condemned || r == nil || !m.admitted() || m.open != nil && m.open.Leaving() {
@@ -485,14 +483,14 @@ func (w *world) joinsBy(m *member) group.SetVerb {
 		}
 		return group.SetAdd
 	case !r.alive():
-		return "" // it comes up first
+		return "" // the member must come up first
 	case w.voteTooMany(m):
 		return ""
 	}
 	return group.SetPromote
 }
 
-// voteTooMany: with a vote of m more are needed than are well (R46).
+// voteTooMany: a vote of m would raise the majority above the number of healthy voters (R46).
 func (w *world) voteTooMany(m *member) bool {
 	v := len(w.view.voters)
 	return v > 1 && len(w.votersWithout(m, &taken{})) < group.Quorum(v+1)

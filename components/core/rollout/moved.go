@@ -29,9 +29,9 @@ func endsBetweenParts(op *operation.Operation) bool {
 	return op.EndedHalfDone() && op.Call.InVain()
 }
 
-// findMoved returns the Operation, superseded or ended between two parts, whose call the admitted Boot of m has still
-// to end for. If another call followed an Operation, that later call decides. A Boot that still reports when the
-// effect must have shown was not affected.
+// findMoved returns the Operation, superseded or ended between two parts, whose call must still end the admitted Boot
+// of m. If another call followed an Operation, that later call decides. A Boot that still reports when the effect must
+// have shown was not affected.
 func (w *world) findMoved(m *member, boot string) *operation.Operation {
 	r := m.seen.Report
 	for _, op := range m.superseded {

@@ -14,7 +14,7 @@ import (
 type Health string
 
 const (
-	// Unknown is the zero reading: no fresh report.
+	// Unknown is the zero value: no fresh report.
 	Unknown Health = "unknown"
 	// Healthy needs every input positive.
 	Healthy Health = "healthy"
@@ -22,7 +22,7 @@ const (
 	Unhealthy Health = "unhealthy"
 )
 
-// Role of a member in its workload's own cluster.
+// Role is a member's role in its workload's own cluster.
 type Role string
 
 const (
@@ -45,7 +45,7 @@ type Liveness string
 const (
 	// LivenessUnknown: no answer came in time; the zero value.
 	LivenessUnknown Liveness = ""
-	// LivenessAlive: the process answered, with an error status or a refused login too.
+	// LivenessAlive: the process answered, even with an error status or a refused login.
 	LivenessAlive Liveness = "alive"
 	// LivenessRefused: the host refused the connection, so that no process listens at the port.
 	LivenessRefused Liveness = "refused"
@@ -67,8 +67,8 @@ type Records struct {
 	Revisions map[string]group.RevisionRecord
 	// Rollout is the current or last rollout; nil before the first.
 	Rollout *operation.Rollout
-	// Operations: all open ones of the group, all of the current rollout, and of each Slot the
-	// newest that were superseded, followed such a one, or healed it.
+	// Operations are all open Operations of the group and all of the current rollout. For each Slot they include the
+	// newest Operations that were superseded, followed a superseded Operation, or healed the Slot.
 	Operations []operation.Operation
 	Policies   map[string]policy.SlotPolicy
 	// Policy is the group's: the order of its Revisions, the floor, the approvals. The zero value restricts nothing.
@@ -99,11 +99,11 @@ type Observation struct {
 	Fleet Fleet
 	// Orphans are platform instances of this group that no Slot claims (R77).
 	Orphans []string
-	// Pause and Freeze are an operator's overrides on the group, in force; nil: there is none.
+	// Pause and Freeze are an operator's overrides in force on the group, or nil.
 	Pause, Freeze *Override
 	// Requests of operators about Slots and Operations of this group.
 	Requests []Request
-	// Deletion is set while an operator wants the whole group gone.
+	// Deletion is set while an operator wants the whole group deleted.
 	Deletion *Deletion
 	// Refused maps a Revision to the reason why a step to it would fail. The platform would measure other content than
 	// was judged, or does not offer a named resource. A missing Revision is not known to be refused.
@@ -114,10 +114,10 @@ type Observation struct {
 	Simulated bool
 }
 
-// Complete reports that every source answered. Otherwise nothing new is begun (R11, R26).
+// Complete reports that every source answered. Without that, no new step begins (R11, R26).
 func (o Observation) Complete() bool { return o.Platform.Known && o.Records.Known }
 
-// Incomplete says which source did not answer, for people.
+// Incomplete names the source that did not answer, for people.
 func (o Observation) Incomplete() string {
 	switch {
 	case !o.Records.Known:
@@ -134,17 +134,17 @@ type Instance struct {
 	InstanceID  string
 	AppID       string
 	Name        string
-	Status      string // the platform's word, lower case
+	Status      string // as the platform reports it, in lower case
 	InProgress  bool
 	ComposeHash string
 	Shape       operation.Shape
 	BootError   string
-	// UpdatedAt is the platform's own time of the last change; zero when it gives none.
+	// UpdatedAt is the platform's own time of the last change; zero if it reports none.
 	UpdatedAt time.Time
 }
 
-// Filling is which of the CVMs that carry a Slot's name fills it, the bound one where it is among
-// them; the others are duplicates (R67). found is sorted in place.
+// Filling returns the CVM that fills a Slot among the CVMs with its name, and the duplicates (R67). The bound CVM
+// fills the Slot if it is listed. found is sorted in place.
 func Filling(bound string, found []Instance) (*Instance, []Instance) {
 	if len(found) == 0 {
 		return nil, nil
@@ -164,8 +164,8 @@ type Report struct {
 	BootID string
 	// ReceivedAt by the coordinator's clock; staleness is judged on it (R11).
 	ReceivedAt time.Time
-	// CutAt is when the last connection ended over which the Boot was heard here, by the same
-	// clock; zero while one is open. An agent that lives makes the next one at once.
+	// CutAt is when the last connection with reports of the Boot ended, by the same clock; zero while a connection is
+	// open. A live agent connects again at once.
 	CutAt  time.Time
 	Health Health
 	// HealthReason is the first failing or unknown check.
@@ -191,7 +191,7 @@ type Report struct {
 	Leader string
 	// Epoch: raft term or timeline.
 	Epoch uint64
-	// Voters as the member's own configuration lists them (R43).
+	// Voters are the voters in the member's own configuration (R43).
 	Voters []string
 	// Learners belong to the set without a vote, as the same configuration lists them.
 	Learners []string
@@ -246,16 +246,16 @@ type SlotObservation struct {
 	Refusal   *policy.Refusal
 	// Report is nil when the admitted Boot has not reported.
 	Report *Report
-	// Drain, Protection and Exclusion are an operator's overrides on the Slot, in force; nil: there is none.
+	// Drain, Protection and Exclusion are an operator's overrides in force on the Slot, or nil.
 	Drain      *Override
 	Protection *Override
 	Exclusion  *Override
 }
 
-// overrides are those places of o that an operator's overrides of the group stand in.
+// overrides returns the fields of o for an operator's overrides of the group.
 func (o *Observation) overrides() []**Override { return []**Override{&o.Pause, &o.Freeze} }
 
-// overrides are those places of o that an operator's overrides stand in.
+// overrides returns the fields of o for an operator's overrides of the Slot.
 func (o *SlotObservation) overrides() []**Override {
 	return []**Override{&o.Drain, &o.Protection, &o.Exclusion}
 }

@@ -13,7 +13,7 @@ type candidate struct {
 	m    *member
 	kind operation.Kind
 	to   string
-	// actor is on whose behalf.
+	// actor is the party on whose behalf the Action is made.
 	actor operation.Actor
 	// class is the candidate's place in the order (R31).
 	class Class
@@ -55,11 +55,11 @@ func (w *world) candidates() []candidate {
 			deletes = append(deletes, w.removal(m))
 		}
 	}
-	slices.SortFunc(updates, w.compare) // no two are equal: each has its ordinal
+	slices.SortFunc(updates, w.compare) // no two are equal: each has its own ordinal
 	return slices.Concat(creates, deletes, updates)
 }
 
-// removal is the candidate for a Slot that is not wanted any more.
+// removal is the candidate for a Slot that is no longer wanted.
 func (w *world) removal(m *member) candidate {
 	return candidate{m: m, kind: operation.Delete, actor: operation.ActorScaling, condition: m.condition}
 }
@@ -78,8 +78,8 @@ func (w *world) need(m *member) candidate {
 	case m.namesService() && m.open == nil && m.seen.Instance != nil && m.speaks:
 		w.restartService(m, &c)
 	case w.ejected(m) && m.open == nil && !marked && !m.namesService():
-		c.kind, c.actor = operation.Replace, operation.ActorScaling // held: its disk goes by a person's word
-	case m.open == nil && w.heal(m, &c): // a step under way has a deadline of its own
+		c.kind, c.actor = operation.Replace, operation.ActorScaling // held: an operator must give its disk up
+	case m.open == nil && w.heal(m, &c): // an open step has a deadline of its own
 	case m.seen.Instance == nil && w.obs.Platform.Known:
 		c.kind, c.actor = operation.Create, operation.ActorScaling
 		return c
@@ -91,7 +91,7 @@ func (w *world) need(m *member) candidate {
 		c.marked = m.asked(RequestUpdate)
 		c.kind, c.refresh, c.forEnv = operation.Update, w.refreshes(m) && (!c.marked || m.speaks), w.onlyEnv(m)
 	case m.namesService() && m.open == nil:
-		w.restartService(m, &c) // held: its agent is silent
+		w.restartService(m, &c) // held: its agent does not report
 	default:
 		return c
 	}
@@ -119,8 +119,8 @@ func (w *world) triedAtTarget(m *member, marked bool) bool {
 		last.To == m.want.revision && last.Kind != operation.Restart && w.sameEnv(m, *last)
 }
 
-// retargetable: the open Operation acted already and its outcome is decided, but
-// it leads to another Revision than the newest spec wants (R105).
+// retargetable: the open Operation acted already and its outcome is decided, but its Revision is not the newest spec's
+// (R105).
 func (w *world) retargetable(m *member) bool {
 	if m.open == nil || m.open.Kind == operation.Delete || m.open.To == m.want.revision || !w.outdated(m) {
 		return false
@@ -132,7 +132,7 @@ func (w *world) retargetable(m *member) bool {
 		return false // the CVM is made again first, and updated like the others
 	}
 	if m.open.Way.Refreshes() && m.open.Phase == operation.Booting {
-		return false // nothing is proven by it: it is called off
+		return false // the refresh has proven nothing: it is called off
 	}
 	if w.refreshedAfter(m) && !w.waitsForEdit(m) {
 		return false
@@ -177,7 +177,7 @@ func (m *member) heldByHook() bool {
 	})
 }
 
-// class is R31.
+// class returns the class of R31.
 func (w *world) class(m *member, c candidate) Class {
 	switch {
 	case c.marked:
@@ -194,8 +194,8 @@ func (w *world) class(m *member, c candidate) Class {
 	return ClassFollower
 }
 
-// compare is the order of R31 and R32. Below quorum the sick ones go by how
-// advanced their log is, since the next quorum forms around it (R45).
+// compare is the order of R31 and R32. Below quorum, unhealthy members are ordered by how advanced their log is, since
+// the next quorum forms around the most advanced log (R45).
 func (w *world) compare(a, b candidate) int {
 	byClass := cmp.Compare(a.class, b.class)
 	if byClass == 0 && a.class == ClassBroken && w.quorumLost() {
@@ -206,7 +206,7 @@ func (w *world) compare(a, b candidate) int {
 	return cmp.Or(byClass, cmp.Compare(a.condition, b.condition), -cmp.Compare(a.m.ordinal, b.m.ordinal))
 }
 
-// compareLogs puts the most advanced log first, unknown ones last.
+// compareLogs puts the most advanced log first, and unknown logs last.
 func compareLogs(a, b *member) int {
 	known := func(m *member) bool { return m.report != nil && m.report.Epoch != 0 }
 	switch {
@@ -221,7 +221,7 @@ func compareLogs(a, b *member) int {
 	return cmp.Or(-cmp.Compare(a.report.Epoch, b.report.Epoch), cmp.Compare(lagOf(a), lagOf(b)))
 }
 
-// lagOf is the reported lag; unknown sorts last.
+// lagOf returns the reported lag; unknown sorts last.
 func lagOf(m *member) int64 {
 	if m.report == nil || m.report.LagBytes == nil {
 		return 1<<63 - 1

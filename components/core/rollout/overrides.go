@@ -59,15 +59,15 @@ func (k Override) scope() string {
 	return " " + k.Group
 }
 
-// ended: its time is over.
+// ended: the override's time is over.
 func (k *Override) ended(now time.Time) bool {
 	return k != nil && !k.Until.IsZero() && !now.Before(k.Until)
 }
 
-// stands: k is there and in force.
+// stands: k exists and is in force.
 func (k *Override) stands(now time.Time) bool { return k != nil && !k.ended(now) }
 
-// dropEnded removes the overrides whose time is over from the observation. Their records may still be there.
+// dropEnded removes expired overrides from the observation. Their records may still exist.
 func (w *world) dropEnded(overrides []**Override) {
 	for _, override := range overrides {
 		if (*override).ended(w.now) {
@@ -76,7 +76,7 @@ func (w *world) dropEnded(overrides []**Override) {
 	}
 }
 
-// excluded is the override, in force, that leaves the Slot of an ordinal out of something; nil: there is none.
+// excluded returns the exclusion in force for the Slot of an ordinal, or nil.
 func (w *world) excluded(ordinal int) *Override {
 	if o := w.seenAt(ordinal); o != nil && o.Exclusion.stands(w.now) {
 		return o.Exclusion
@@ -132,7 +132,7 @@ func (w *world) warnings(actions []Action) []string {
 	return out
 }
 
-// rests: m was taken out of service and stays so.
+// rests: m was taken out of service and stays out of service.
 func (m *member) rests() bool {
 	return m != nil && m.open != nil && m.open.Kind == operation.Drain && m.open.Phase == operation.Drained
 }
@@ -177,12 +177,12 @@ func (w *world) drain(m *member, c candidate) candidate {
 	return c
 }
 
-// repairsProtected: an Action that a drain leaves alone, since the drain itself is held.
+// repairsProtected: the drain does not hold this Action, because a protection holds the drain itself.
 func (m *member) repairsProtected(kind operation.Kind, actor operation.Actor) bool {
 	return m.seen.Protection != nil && kind == operation.Restart && actor == operation.ActorHealing
 }
 
-// holdsOfDrain keeps m as the operator left it.
+// holdsOfDrain holds other steps of m while an operator drains m.
 func (w *world) holdsOfDrain(c candidate, _ look) []Hold {
 	d := c.m.seen.Drain
 	if d == nil || w.ending() || c.m.repairsProtected(c.kind, c.actor) {
@@ -191,7 +191,7 @@ func (w *world) holdsOfDrain(c candidate, _ look) []Hold {
 	return []Hold{d.hold(HoldDrained, fmt.Sprintf("%s was taken out of service by an operator%%s; to go on: cadre instance undrain %s", c.m.slot, c.m.slot))}
 }
 
-// undrained is why m need not be out of service any more; empty while it is to be.
+// undrained returns why m no longer needs to be out of service; empty while the drain stands.
 func (w *world) undrained(m *member) string {
 	switch {
 	case w.ending():
@@ -202,8 +202,7 @@ func (w *world) undrained(m *member) string {
 	return ""
 }
 
-// unwantedByHand is why op should not begin any more since an operator marked m; empty while
-// it may.
+// unwantedByHand returns why op must not begin after an operator's override on m; empty if op may begin.
 func (w *world) unwantedByHand(m *member, op operation.Operation) string {
 	switch {
 	case op.Kind == operation.Drain:

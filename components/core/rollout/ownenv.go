@@ -30,7 +30,7 @@ func (w *world) sameEnv(m *member, op operation.Operation) bool {
 	return op.Call.OwnEnv == w.spec.OwnEnv(m.ordinal, w.templateOf(m.want.revision))
 }
 
-// withEnv are changes of a Slot with that of its own env.
+// withEnv returns the changes of a Slot with the change of its own env added.
 func withEnv(ordinal int, list []group.Change) []group.Change {
 	path := fmt.Sprintf("instance[\"%d\"].env", ordinal)
 	return append(list[:len(list):len(list)], group.Change{Path: path, Class: group.ClassOf(path)})

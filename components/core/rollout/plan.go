@@ -11,15 +11,15 @@ import (
 type Class int
 
 const (
-	// ClassMarked: an operator marked the Slot "next".
+	// ClassMarked: an operator requested the Slot by name.
 	ClassMarked Class = 1
-	// ClassBroken: unavailable and outdated, most broken first.
+	// ClassBroken: unavailable and outdated Slots, most broken first.
 	ClassBroken Class = 2
-	// ClassAtFailed: healthy at a Revision known to have failed.
+	// ClassAtFailed: healthy Slots at a Revision known to have failed.
 	ClassAtFailed Class = 3
-	// ClassNonVoter: healthy outdated non-voter.
+	// ClassNonVoter: healthy outdated non-voters.
 	ClassNonVoter Class = 4
-	// ClassFollower: healthy outdated follower.
+	// ClassFollower: healthy outdated followers.
 	ClassFollower Class = 5
 	// ClassLeader: the healthy outdated leader, last.
 	ClassLeader Class = 6
@@ -39,20 +39,20 @@ type Action struct {
 	Slot    string         `json:"slot"`
 	Ordinal int            `json:"ordinal"`
 	Kind    operation.Kind `json:"kind"`
-	// Actor is on whose behalf.
+	// Actor is the party on whose behalf the Action is made.
 	Actor   operation.Actor   `json:"actor,omitempty"`
 	Request operation.Request `json:"request,omitzero"`
-	// Why is the reason for the Revision that it leads to.
+	// Why is the reason for the wanted Revision.
 	Why   string `json:"why,omitempty"`
 	From  string `json:"from_revision,omitempty"`
 	To    string `json:"to_revision,omitempty"`
 	Class Class  `json:"class,omitempty"`
 	// Takes is the step's cost for the member (R146); empty for creations and removals.
 	Takes group.UpdateAction `json:"takes,omitempty"`
-	// Execute: may run now. Otherwise Holds has at least one entry.
+	// Execute: the Action may run now. Otherwise Holds has at least one entry.
 	Execute bool   `json:"execute"`
 	Holds   []Hold `json:"holds,omitempty"`
-	// Operation is set when the Action is already being carried out.
+	// Operation is set if an Operation already carries out the Action.
 	Operation string          `json:"operation,omitempty"`
 	Phase     operation.Phase `json:"phase,omitempty"`
 	// Transfer is the planned hand-over (R53).
@@ -82,35 +82,34 @@ type Move struct {
 // Plan is the whole decision of one pass.
 type Plan struct {
 	Group string `json:"group"`
-	// Target Revision of the spec; Stable as recorded.
+	// Target is the spec's Revision; Stable is the recorded one.
 	Target     string `json:"target_revision"`
 	Stable     string `json:"stable_revision,omitempty"`
 	Generation uint64 `json:"generation"`
-	// Actions in the order in which they will be taken.
+	// Actions are in the order in which they begin.
 	Actions []Action `json:"actions"`
 	// Moves are the updates among Actions, with their changes.
 	Moves []Move `json:"moves,omitempty"`
-	// Rollout is the rollout record as it should read now; nil when none is due.
+	// Rollout is the rollout record to write now; nil when no record is due.
 	Rollout *operation.Rollout `json:"rollout,omitempty"`
-	// Superseded is the record of the rollout before, to be written as well, when a
-	// newer spec replaced it while it was open (R105).
+	// Superseded is the record of the previous rollout, to write as well, when a newer spec replaced it while it was
+	// open (R105).
 	Superseded *operation.Rollout `json:"superseded,omitempty"`
-	// Slots are the Slot records as they should read now.
+	// Slots are the Slot records to write now.
 	Slots []group.SlotRecord `json:"slots"`
-	// Forget names Slots that were scaled in and whose CVM is gone: their records
-	// can be removed.
+	// Forget names Slots that were scaled in and whose CVM is gone: their records can be removed.
 	Forget []string `json:"forget,omitempty"`
-	// Answered are requests that need nothing more: they can be removed.
+	// Answered are requests that need no more work: they can be removed.
 	Answered []string `json:"answered,omitempty"`
-	// Gone: the group was to be deleted, and nothing of it is left.
+	// Gone: the deletion of the group is complete.
 	Gone bool `json:"gone,omitempty"`
-	// Status as it should read now.
+	// Status is the group's status to write now.
 	Status group.Status `json:"status"`
 	// Warnings, e.g. will_interrupt (R18).
 	Warnings []string `json:"warnings,omitempty"`
 	// Message explains an idle pass in one line (R138).
 	Message string `json:"message"`
-	// Wake is when to plan again without any change; zero: only on change.
+	// Wake is when to plan again without any change; zero: only after a change.
 	Wake time.Time `json:"wake,omitzero"`
 	// Clock is Wake for a caller that is notified when an agent stops reporting. Clock excludes the moments at which
 	// reports become stale.
@@ -124,13 +123,11 @@ type Timing struct {
 	StaleAfter time.Duration
 	// MaxCallTimeout bounds one platform call; a new leader waits it out (R62). Default 10 s.
 	MaxCallTimeout time.Duration
-	// Settle is how long after a call its effect may still show: the driver's word.
-	// Default MaxCallTimeout.
+	// Settle is how long after a call its effect may still show, as the driver states it. Default MaxCallTimeout.
 	Settle time.Duration
 	// UnknownDeadline pauses an Operation whose call stays undecided (R66). Default 10 min.
 	UnknownDeadline time.Duration
-	// LostAfter is when a silent Slot counts as broken instead of unknown (R10, R31).
-	// Default 5 min.
+	// LostAfter is when a Slot without reports counts as broken instead of unknown (R10, R31). Default 5 min.
 	LostAfter time.Duration
 }
 

@@ -19,11 +19,11 @@ type look struct {
 type harm int
 
 const (
-	// constructive makes something that was not there.
+	// constructive adds a CVM or a member.
 	constructive harm = iota
 	// disruptive takes an available member away for a while.
 	disruptive
-	// destructive can lose the data of a member too.
+	// destructive can also lose the data of a member.
 	destructive
 )
 
@@ -39,15 +39,15 @@ func harmOf(k operation.Kind) harm {
 	return destructive
 }
 
-// check answers why c may not be done as things are; nothing when it may.
+// check returns why c may not run now, or nothing.
 type check func(w *world, c candidate, l look) []Hold
 
 // predicate is one rule that can hold an Action.
 type predicate struct {
-	// names that its Holds carry (R140).
+	// names are the names of its Holds (R140).
 	names []string
-	// from is the least harm that it applies to; a Kind cannot be forgotten, since every
-	// Kind has a harm. only narrows it to some Kinds.
+	// from is the least harm that the rule applies to. No Kind can be forgotten, since every Kind has a harm. only
+	// narrows the rule to some Kinds.
 	from harm
 	only []operation.Kind
 	// voluntary: the rule does not hold the repair of a member that is known to be down. A member that only does not
@@ -132,7 +132,7 @@ var notDrain = []operation.Kind{operation.Create, operation.Update, operation.Re
 
 var notDelete = []operation.Kind{operation.Create, operation.Update, operation.Restart, operation.Replace}
 
-// appliesTo: the rule is about such an Action at all.
+// appliesTo: the rule concerns such an Action.
 func (p predicate) appliesTo(w *world, c candidate) bool {
 	if p.actor != "" && c.actor != p.actor {
 		return false
@@ -163,7 +163,7 @@ func (w *world) holdsOf(c candidate, taken *taken) []Hold {
 	return holds
 }
 
-// holdsAgain is every reason why the call of op may not be made, at the second look.
+// holdsAgain returns every reason why the call of op may not be made, at the precommit check.
 func (w *world) holdsAgain(c candidate, op *operation.Operation) []Hold {
 	var holds []Hold
 	for i := range predicates {

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// maxAborts is how often a Slot may be called off before that is a failure (R80).
+	// maxAborts is how often a Slot's steps may be called off before the rollout fails (R80).
 	maxAborts = 3
 	// keptFailures bounds the list of failed Revisions.
 	keptFailures = 16
@@ -50,7 +50,7 @@ func (w *world) trackRollout() {
 		w.stable = w.target
 		w.failedRevs = slices.DeleteFunc(w.failedRevs, func(rev string) bool { return rev == w.target })
 	case !doing && (r.State == operation.Complete || r.State == operation.PartitionReached):
-		// A Slot that was lost later is no failure of the rollout (R90).
+		// A Slot that was lost after its arrival is no failure of the rollout (R90).
 	case r.State == operation.FailedState:
 		// The verdict stands until an operator decides (I6). An automatic event, such as a creation or a returning Slot,
 		// does not remove it.
@@ -133,7 +133,7 @@ func (w *world) forgive() {
 	w.retally()
 }
 
-// startRollout takes the record over or begins one for a new target (R5, R105).
+// startRollout continues the recorded rollout, or begins one for a new target (R5, R105).
 func (w *world) startRollout() {
 	old := w.rec.Rollout
 	if old != nil && w.goesOn(old) {
@@ -164,8 +164,8 @@ func (w *world) startRollout() {
 	w.retally()
 }
 
-// madeAnew: nothing is recorded of the group but rollouts, of a group of its name that was deleted. The
-// newest one is over: it ended, or was superseded by the end of its group.
+// madeAnew: the only records of the group are rollouts of a deleted group of the same name. The newest of these
+// rollouts is over: it ended, or the end of its group superseded it.
 func (w *world) madeAnew() bool {
 	r := w.rec.Rollout
 	return w.rec.Status.Target == "" && r != nil && ended(r.State)
@@ -293,7 +293,7 @@ func (w *world) waitsForOverrides() bool {
 	return kept && !slices.ContainsFunc(waiting, func(m *member) bool { return !w.heldByKept(m, away) })
 }
 
-// leftDown: m is away, and neither updated nor healed: a person's word leaves it as it is.
+// leftDown: m is away, and an operator's setting excludes it from updates and healing.
 func (w *world) leftDown(m *member) bool {
 	return !w.inScope(m) && w.unhealed(m) && m.unavailable()
 }
@@ -401,7 +401,7 @@ func (w *world) evidenceOf(m *member) *operation.Verdict {
 	return nil
 }
 
-// failedIn is the phase that an ended Operation was in before.
+// failedIn returns the last phase of an ended Operation before its end.
 func failedIn(op *operation.Operation) operation.Phase {
 	for _, p := range []operation.Phase{operation.Settling, operation.Joining, operation.Booting, operation.Acting, operation.Drained} {
 		if !op.Entered[p].IsZero() {
@@ -411,8 +411,8 @@ func failedIn(op *operation.Operation) operation.Phase {
 	return operation.Draining
 }
 
-// progressSince is when the rollout last got ahead: an arrival, a resume, a refusal of the platform, or the
-// end of a hook that was waited for.
+// progressSince returns the time of the rollout's last progress: an arrival, a resume, a platform refusal, or the end
+// of a hook that the rollout waited for.
 func (w *world) progressSince() time.Time {
 	since := w.rollout.ProgressAt
 	if until := w.tally.delayedUntil; until.After(since) {
@@ -432,8 +432,8 @@ func (w *world) progressSince() time.Time {
 	return since
 }
 
-// waitsForPeople: time that a person (who approves, too) or a heartbeating hook takes
-// is not the rollout's; the hook's absolute cap ends that (R88).
+// waitsForPeople: the time of an operator's decision or approval, or of a heartbeating hook, does not count for the
+// rollout. The hook's absolute cap ends the hook's wait (R88).
 func (w *world) waitsForPeople() bool {
 	if w.waitsForDecision() {
 		return true

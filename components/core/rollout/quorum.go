@@ -159,7 +159,7 @@ func (w *world) healthyWithout(c *member, taken *taken) []string {
 	return left
 }
 
-// quorumLost: fewer voters than a majority are known healthy.
+// quorumLost: the known healthy voters are fewer than a majority.
 func (w *world) quorumLost() bool {
 	if !w.view.voting {
 		return false
@@ -167,7 +167,7 @@ func (w *world) quorumLost() bool {
 	return len(w.view.voters) == 0 || len(w.view.healthy) < group.Quorum(len(w.view.voters))
 }
 
-// quorumSnapshot is the arithmetic in one line, for the record of the decision.
+// quorumSnapshot returns the arithmetic in one line, for the record of the decision.
 func (w *world) quorumSnapshot(c candidate, taken *taken) string {
 	if !w.view.voting || c.kind == operation.Create {
 		return ""

@@ -6,8 +6,8 @@ import (
 	"cadre.dev/core/group"
 )
 
-// keepRecovery notes the least lag that a member which recovers has reported. Where the lag only falls, ten notes
-// within the time that it is left alone are enough.
+// keepRecovery records the least lag that a recovering member has reported. If the lag only falls, ten records within
+// the time without repairs are enough.
 func (w *world) keepRecovery(m *member) {
 	rec, r := &m.record, m.report
 	if m.ready {
@@ -17,13 +17,14 @@ func (w *world) keepRecovery(m *member) {
 		return
 	}
 	was := rec.Recovery
-	another := was == nil || was.BootID != r.BootID || was.At.After(w.now) // of a leader whose clock was ahead
+	another := was == nil || was.BootID != r.BootID || was.At.After(w.now) // written by a leader whose clock was ahead
 	if another || *r.LagBytes < was.LagBytes && w.now.Sub(was.At) >= maxHealWait/10 {
 		rec.Recovery = &group.Recovery{BootID: r.BootID, LagBytes: *r.LagBytes, At: w.now}
 	}
 }
 
-// recoversUntil is until when m's recovery, whose lag does not fall, is left alone: as long as an attempt to heal may wait. Zero: it reported none.
+// recoversUntil returns until when healing leaves m's recovery alone if its lag does not fall: as long as an attempt
+// to heal may wait. Zero: m reported no recovery.
 func (m *member) recoversUntil() time.Time {
 	if m.record.Recovery == nil {
 		return time.Time{}

@@ -49,7 +49,7 @@ func (w *world) replacedBefore(c candidate, l look, replacing []*member) *member
 			continue
 		}
 		if op := other.open; op != nil && op.Call.Outcome == operation.OutcomeRefused {
-			continue // it may never go on
+			continue // the refused replacement may never go on
 		}
 		called := other.open != nil && other.open.Call.Number > 0
 		if l.op == nil || called && !begun || called == begun && !after {
@@ -59,7 +59,7 @@ func (w *world) replacedBefore(c candidate, l look, replacing []*member) *member
 	return nil
 }
 
-// dataElsewhere: another member is available and has caught up.
+// dataElsewhere: another member is available and caught up.
 func (w *world) dataElsewhere(m *member) bool {
 	for _, other := range w.members {
 		if other != m && other.available && other.report != nil && caughtUp(other.report) {

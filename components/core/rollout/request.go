@@ -39,7 +39,7 @@ type Request struct {
 	// ID is the caller's; it names the Operation that answers, so a repeated request has the effect of one (I17).
 	ID   string
 	Kind RequestKind
-	// Slot of a restart, update or replace, Operation of a resolve.
+	// Slot is the Slot of a restart, update or replace; Operation is the Operation of a resolve.
 	Slot string
 	// Service, of a restart, is the service to restart; "": the CVM.
 	Service   string
@@ -53,23 +53,23 @@ type Request struct {
 	VMUUID     string
 	InstanceID string
 	Gone       bool
-	// At is when it was asked for.
+	// At is the time of the request.
 	At time.Time
-	// Spent: an Operation bears its id already, so that nothing is to be done.
+	// Spent: an Operation already carries the request's id, so no work is left.
 	Spent bool
 }
 
-// Deletion is an operator's will that the whole group goes.
+// Deletion is an operator's request to delete the whole group.
 type Deletion struct {
-	// KeepCVMs leaves the CVMs on the platform; otherwise they go with their disks.
+	// KeepCVMs leaves the CVMs on the platform; otherwise they are deleted with their disks.
 	KeepCVMs bool
 	Reason   string
 	By       string
 }
 
-// before: a replacement goes before a restart or an update, which a lost CVM would keep waiting
-// without an end, and an update before a restart, which may be held until the update is done;
-// among the same, the least id.
+// before: a replacement goes before a restart or an update, because a lost CVM would keep these waiting without end.
+// An update goes before a restart, which may be held until the update is done. Among equal kinds, the least id goes
+// first.
 func (r Request) before(other Request) bool {
 	rank := func(k RequestKind) int {
 		return slices.Index([]RequestKind{RequestReplace, RequestUpdate, RequestRestart}, k)
@@ -77,7 +77,7 @@ func (r Request) before(other Request) bool {
 	return cmp.Or(cmp.Compare(rank(r.Kind), rank(other.Kind)), cmp.Compare(r.ID, other.ID)) < 0
 }
 
-// joinRequests gives each member the one request about it that goes first.
+// joinRequests gives each member its first request in that order.
 func (w *world) joinRequests() {
 	for _, r := range w.obs.Requests {
 		if r.Spent {
@@ -98,8 +98,8 @@ func (w *world) joinRequests() {
 	}
 }
 
-// backAfter is how much newer than a request a list has to be to say that its CVM is back: it was
-// made by a coordinator whose clock may differ.
+// backAfter is how much newer than a request a listing must be to prove that its CVM returned: the request was made by
+// a coordinator whose clock may differ.
 const backAfter = time.Minute
 
 // outlived: the request names a CVM that m no longer has, or a CVM that was gone and has returned. The request may be
@@ -113,7 +113,7 @@ func (w *world) outlived(m *member, r Request) bool {
 	return other || r.Gone && w.obs.Platform.Known && back
 }
 
-// namesService: an operator asks for a restart of one service of m, and of nothing else.
+// namesService: an operator asks for a restart of only one service of m.
 func (m *member) namesService() bool { return m.asked(RequestRestart) && m.request.Service != "" }
 
 // namesCVM: an operator asks for a restart of m's CVM at its current Revision. The request waits for the end of an
@@ -122,7 +122,7 @@ func (m *member) namesCVM() bool {
 	return m.open == nil && m.asked(RequestRestart) && m.request.Service == ""
 }
 
-// asked: an operator asks for kind at m.
+// asked: an operator requests kind for m.
 func (m *member) asked(kind RequestKind) bool { return m.request != nil && m.request.Kind == kind }
 
 // Resolved returns an operator's decision about an Operation that its record does not contain yet. ok is false if no

@@ -13,24 +13,23 @@ import (
 
 // Types of the group's conditions.
 const (
-	// ConditionAvailable: as many Slots as asked for are available.
+	// ConditionAvailable: the wanted number of Slots is available.
 	ConditionAvailable = "Available"
 	// ConditionUpdated: every Slot in scope is proven at the target.
 	ConditionUpdated = "Updated"
-	// ConditionProgressing: a rollout makes its way or waits.
+	// ConditionProgressing: a rollout progresses or waits.
 	ConditionProgressing = "Progressing"
 	// ConditionFailed: the rollout failed (R99).
 	ConditionFailed = "Failed"
 	// ConditionObserved: every source answered (R11).
 	ConditionObserved = "Observed"
-	// ConditionAgentsHeard is false while too few agents are heard to change anything.
+	// ConditionAgentsHeard is false while too few agents report for any change.
 	ConditionAgentsHeard = "AgentsHeard"
 	// ConditionQuorum is false while fewer voters than a majority are known to be healthy.
 	ConditionQuorum = "Quorum"
 	// ConditionOrphans: CVMs of the group that no Slot claims; never deleted (R77).
 	ConditionOrphans = "Orphans"
-	// ConditionAdmissionPolicy is false while something that operators asked for about
-	// admission is not done, such as a lower floor.
+	// ConditionAdmissionPolicy is false while an operator's admission request is not fulfilled, such as a lower floor.
 	ConditionAdmissionPolicy = "AdmissionPolicy"
 	// ConditionStrangers is true while Consul knows members or tokens that no admission accounts for (CTL-20). The
 	// leader's audit reports them.
@@ -124,7 +123,7 @@ func (w *world) instanceStatus(m *member) group.InstanceStatus {
 	return s
 }
 
-// since is when the present state began, as far as it is recorded.
+// since returns when the present state began, as far as recorded.
 func (m *member) since() time.Time {
 	switch {
 	case m.open != nil:
@@ -135,7 +134,7 @@ func (m *member) since() time.Time {
 	return m.record.UnavailableSince
 }
 
-// stateWord is one word for people.
+// stateWord returns the Slot's state in one word, for people.
 func (w *world) stateWord(m *member) group.SlotState {
 	if m.open != nil {
 		return m.stepWord()
@@ -166,7 +165,7 @@ func (w *world) stateWord(m *member) group.SlotState {
 	return group.SlotUnavailable
 }
 
-// stepWord is one word for the step that m is in.
+// stepWord returns the state for the open step of m in one word.
 func (m *member) stepWord() group.SlotState {
 	if m.notDrained() {
 		return group.SlotNotDrained
@@ -180,7 +179,7 @@ func phaseWord(op operation.Operation) group.SlotState {
 		return group.SlotDraining
 	case operation.Drained:
 		if op.Way.Refreshes() {
-			return group.SlotRefreshing // it serves all the while
+			return group.SlotRefreshing // the member serves all the time
 		}
 		return group.SlotDrained
 	case operation.Acting:
@@ -264,8 +263,8 @@ func (w *world) conditions(s group.Status) []group.Condition {
 	return out
 }
 
-// withoutQuorum says that fewer voters than a majority are known to be healthy, in a group
-// that had its quorum before; "" while it has it, or has no voters.
+// withoutQuorum reports that fewer voters than a majority are known to be healthy, in a group that had its quorum
+// before. "" while the group has its quorum, or has no voters.
 func (w *world) withoutQuorum() string {
 	had := slices.ContainsFunc(w.members, func(m *member) bool { return m.record.WasAvailableAt != "" })
 	if !had || !w.quorumLost() {

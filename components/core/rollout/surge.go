@@ -75,7 +75,7 @@ func (w *world) extrasOfUse(named int) int {
 
 // beyond describes the ordinals that the spec does not name.
 type beyond struct {
-	// extra holds the ordinals with an extra Slot, and whether that has a CVM or a step.
+	// extra holds the ordinals with an extra Slot; the value says whether the Slot has a CVM or a step.
 	extra map[int]bool
 	// taken are the ordinals that get no extra Slot: another CVM is there, or the spec names them.
 	taken map[int]bool
@@ -92,7 +92,7 @@ func (w *world) beyond() beyond {
 		case !w.ofGroup(one) || w.spec.HasOrdinal(one.Ordinal):
 		case one.Extra && !w.extraLost(one):
 			out.extra[one.Ordinal] = one.VMUUID != "" || one.InstanceID != "" || w.underWay(one.Slot)
-		default: // without the mark it was scaled in: it has data of its own
+		default: // a Slot without the Extra mark was scaled in, and has data of its own
 			out.taken[one.Ordinal] = true
 			if one.Extra {
 				out.lost++
@@ -113,7 +113,7 @@ func (w *world) beyond() beyond {
 	}
 	for _, own := range w.spec.Instances {
 		if !w.spec.HasOrdinal(own.Ordinal) {
-			out.taken[own.Ordinal] = true // kept back, or pinned, it were not updated first
+			out.taken[own.Ordinal] = true // a kept or pinned Slot would not be updated first
 		}
 	}
 	return out
@@ -170,7 +170,7 @@ func (w *world) pinOrTarget(ordinal int) string {
 	return cmp.Or(w.spec.Instance(ordinal).PinnedRevision, w.target)
 }
 
-// leaderAsked: the Slot leads, by its own word, and the spec has its step wait for a person.
+// leaderAsked: the Slot leads, by its own report, and the spec makes its step wait for an operator.
 func (w *world) leaderAsked(r *group.SlotRecord) bool {
 	o := w.seenAt(r.Ordinal)
 	return w.spec.UpdatePolicy.Leader == group.LeaderAsk && o != nil && o.Report != nil && w.fresh(o.Report) && o.Report.Role == RoleLeader

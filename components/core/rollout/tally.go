@@ -19,7 +19,7 @@ type tally struct {
 	openVoters []*member
 	// undecided have a call with an unknown effect (R66).
 	undecided []*member
-	// failedBack had a step that failed and are not available again (R40).
+	// failedBack had a step that failed, and have not become available since (R40).
 	failedBack []*member
 	// notAvailable are the desired members that are not available, in order.
 	notAvailable []*member
@@ -28,9 +28,9 @@ type tally struct {
 	// delayedBy is the Slot of the step whose pause is running; delayedUntil is the end of that pause.
 	delayedBy    string
 	delayedUntil time.Time
-	// creating have an open Create, steps another open Operation, replacing a Replace.
+	// creating have an open Create, steps any other open Operation except a Drain, and replacing an open Replace.
 	creating, steps, replacing []*member
-	// healing counts the open steps that heal.
+	// healing counts the open steps of healing.
 	healing int
 	// proven: one Slot is available at the target.
 	proven bool
@@ -130,7 +130,7 @@ func (w *world) noteBetween() {
 	w.tally.openVoters = slices.DeleteFunc(w.tally.openVoters, func(m *member) bool { return m.between })
 }
 
-// otherThan is the first of members that is not m, or nil.
+// otherThan returns the first of members other than m, or nil.
 func otherThan(m *member, members []*member) *member {
 	for _, other := range members {
 		if other != m {

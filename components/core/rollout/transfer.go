@@ -43,8 +43,8 @@ func (w *world) holdsOfLeader(c candidate, l look) []Hold {
 	return holds
 }
 
-// holdsOfLeading: a member that is stopped now must not lead any more (R33, R86). A sick leader that no other member can
-// relieve is stopped all the same, and so is one whose duties no other member can have (R18).
+// holdsOfLeading: a member that is about to stop must not lead any more (R33, R86). An unhealthy leader without a
+// possible successor is stopped anyway. So is a leader whose duties no other member can take (R18).
 func (w *world) holdsOfLeading(m *member, op *operation.Operation) []Hold {
 	if !m.leads() || !w.voter(m) || w.alone(m) || !m.ready && op.Transfer == nil {
 		return nil
@@ -105,7 +105,7 @@ func (w *world) fitOf(c candidate, others []*member, stands func(*member) bool) 
 		updated := func(m *member) int {
 			switch {
 			case m.extra:
-				return 2 // it would have to hand over once more when it goes
+				return 2 // this member would have to hand over again when it goes
 			case m.observed == w.target:
 				return 0
 			}

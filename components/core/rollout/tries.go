@@ -7,7 +7,7 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// How a Slot is tried again.
+// These constants bound the retries of a Slot.
 const (
 	// firstWait is the wait before the second try: an agent reports within that time.
 	firstWait = 5 * time.Second
@@ -34,17 +34,17 @@ func (w *world) holdsOfTries(c candidate, _ look) []Hold {
 	return []Hold{holdUntil(until, HoldDeferred, "%s: %s; tried again in %s", c.m.slot, last.Reason, short(until.Sub(w.now)))}
 }
 
-// nextTry returns when an action that ended at a time is tried again, after n tries without success: first later,
-// doubled each time, at most most later.
+// nextTry returns when an action that ended at a time is tried again, after n tries without success. The wait starts
+// at first, doubles each time, and is at most most.
 func (w *world) nextTry(ended time.Time, n int, first, most time.Duration) time.Time {
 	until, last := ended.Add(min(first<<min(n-1, 10), most)), w.now.Add(most)
 	if until.After(last) {
-		return last // it ended in the future: another leader's clock was ahead
+		return last // the try ended in the future: another leader's clock was ahead
 	}
 	return until
 }
 
-// holdsOfPrecondition: a member would be drained for a call that cannot be made.
+// holdsOfPrecondition holds a step whose call cannot be made, before its member is drained.
 func (w *world) holdsOfPrecondition(c candidate, _ look) []Hold {
 	if reason := w.obs.Refused[c.to]; reason != "" {
 		return []Hold{hold(HoldPrecondition, "%s", reason)}
@@ -74,8 +74,7 @@ func (w *world) tries(c candidate) (n, refusals int, last *operation.Operation) 
 			last = op
 		}
 		n++
-		// A creation that was accepted and never showed is as good as refused: each one may
-		// still have made a CVM.
+		// A creation that was accepted and never showed counts as refused: each creation may still have made a CVM.
 		if op.Failure.Cause == operation.CauseRefused || op.Kind == operation.Create && op.Failure.Cause == operation.CauseDeadline {
 			refusals++
 		}
@@ -83,8 +82,8 @@ func (w *world) tries(c candidate) (n, refusals int, last *operation.Operation) 
 	return n, refusals, last
 }
 
-// cameToNothing: it was called off by the member, its safety or the platform, or refused. A pause
-// or a new spec is no refusal and does not count (R80).
+// cameToNothing: the member, a safety check or the platform called op off, or the platform refused it. A pause or a
+// new spec is no refusal and does not count (R80).
 func cameToNothing(op *operation.Operation) bool {
 	called := []operation.Cause{operation.CauseHook, operation.CauseDrainDeadline, operation.CauseUnsafe, operation.CausePrecondition}
 	return op.Phase == operation.Failed || op.Phase == operation.Aborted && slices.Contains(called, op.Failure.Cause)

@@ -7,9 +7,9 @@ import (
 )
 
 // Before returns the Revision that a group returns to from its target: the Revision of the newest completed rollout
-// before. The stable Revision may be older, because it stands still while a Slot is kept back; it is used when no such
-// rollout is recorded. history is newest first. failed are Revisions that Before never returns from history. "": no
-// such Revision exists.
+// before. The stable Revision may be older, because it stands still while a Slot is kept back. Stable is used when no
+// such rollout is recorded. history is newest first. Before skips the Revisions in failed, except stable. "": no such
+// Revision exists.
 func Before(target, stable string, failed []string, history []operation.Rollout) string {
 	for _, r := range history {
 		if arrived(r) && r.To != target && (r.To == stable || !slices.Contains(failed, r.To)) {
@@ -22,7 +22,7 @@ func Before(target, stable string, failed []string, history []operation.Rollout)
 	return ""
 }
 
-// Arrived reports that the newest rollout to a Revision got to its end.
+// Arrived reports that the newest rollout to a Revision completed.
 func Arrived(revision string, history []operation.Rollout) bool {
 	i := slices.IndexFunc(history, func(r operation.Rollout) bool { return r.To == revision })
 	return i >= 0 && arrived(history[i])

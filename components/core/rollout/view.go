@@ -63,7 +63,7 @@ func (w *world) listedBy(lead *member) (learners []string, ids map[string]string
 		if vip == "" || at < 0 {
 			continue
 		}
-		learners, ids = slices.Clone(learners), maps.Clone(ids) // the report is others' too
+		learners, ids = slices.Clone(learners), maps.Clone(ids) // other code reads the report too
 		learners[at] = m.slot
 		if id, ok := ids[vip]; ok {
 			delete(ids, vip)
@@ -108,8 +108,7 @@ func (w *world) findLeader() (leader, doubt string) {
 	return lead.slot, ""
 }
 
-// findVoters takes V from the members' own configuration; two that differ make it
-// unknown.
+// findVoters takes V from the members' own configuration; two different configurations make V unknown.
 func (w *world) findVoters(lead *member) (voters []string, doubt string) {
 	var from string
 	for _, m := range w.everyone {
@@ -137,8 +136,8 @@ func (w *world) findVoters(lead *member) (voters []string, doubt string) {
 	return voters, ""
 }
 
-// unlisted: a listing that is known has no CVM of m. A report that is still fresh is the last word of that CVM: m
-// does not vote. Nothing is taken from m for that alone, since one listing may lack a CVM by mistake.
+// unlisted: a known listing has no CVM of m. A report that is still fresh is the last report of that CVM: m does not
+// vote. No other right is taken from m for that alone, since one listing may lack a CVM by mistake.
 func (w *world) unlisted(m *member) bool { return m.seen.Instance == nil && w.obs.Platform.Known }
 
 // stopped: the platform lists the CVM and reports that it does not run, regardless of the agent's last report.
@@ -151,11 +150,11 @@ func (m *member) halted() bool {
 	return i != nil && !i.InProgress && stoppedWord(i) && !m.heardNow()
 }
 
-// heardNow: a Boot of m that nothing of ours ended spoke a moment ago.
+// heardNow: m's Boot reported a moment ago, and no Operation ended that Boot.
 func (m *member) heardNow() bool { return m.speaks && !m.cut }
 
-// votes: positively known to take part now. Health checks of the application do
-// not count here, or a wrong check could talk quorum away.
+// votes: m certainly takes part now. The application's health checks do not count here: a wrong check could hide an
+// existing quorum.
 func (w *world) votes(m *member, leader string) bool {
 	r := m.report
 	if !r.alive() || !r.MemberReady || !caughtUp(r) {
@@ -167,7 +166,7 @@ func (w *world) votes(m *member, leader string) bool {
 	return true
 }
 
-// differ compares terms where both are known.
+// differ compares two terms, if both are known.
 func differ(a, b uint64) bool { return a != 0 && b != 0 && a != b }
 
 func (w *world) find(slot string) *member { return w.bySlot[slot] }
@@ -215,19 +214,18 @@ func (m *member) beganMoved() bool {
 	return m.moved != nil || op.From != "" && op.From != m.observed
 }
 
-// expected: an agent is to be heard of, since its Boot is admitted and nothing says that
-// it is down.
+// expected: m's agent should report, since its Boot is admitted and no evidence says that it is down.
 func (m *member) expected() bool {
 	return m.open == nil && m.seen.Instance != nil && m.admitted() && !m.certainlyDown() && !m.movedAway()
 }
 
-// leads: m's own fresh report says it leads, and its CVM was not stopped since.
+// leads: m's own fresh report says that m leads, and its CVM was not stopped since.
 func (m *member) leads() bool {
 	return m.report != nil && m.report.Role == RoleLeader && !m.halted()
 }
 
-// voter reports whether m counts in the arithmetic of voters. A silent member of a
-// workload with roles is taken for one.
+// voter reports whether m counts in the arithmetic of voters. In a workload with roles, a member without a report
+// counts as a voter.
 func (w *world) voter(m *member) bool {
 	switch {
 	case !w.view.roles:

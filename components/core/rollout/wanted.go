@@ -52,7 +52,7 @@ func (w *world) wanted(m *member) want {
 	return want{revision: w.target, why: "the spec's target"}
 }
 
-// whyCondemned: the Slot is left out by name, or lies beyond the last one.
+// whyCondemned: the spec leaves the Slot out by name, or its ordinal lies beyond the last.
 func (w *world) whyCondemned(m *member) string {
 	if slices.Contains(w.spec.Without, m.slot) {
 		return "left out by `without`"

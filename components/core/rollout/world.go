@@ -26,7 +26,7 @@ type world struct {
 	failedRevs []string
 	rollout    *operation.Rollout
 	superseded *operation.Rollout
-	// judged are the Revisions that the policy was asked about in this pass.
+	// judged holds the policy's decisions about Revisions in this pass.
 	judged map[string]policy.Decision
 	// moves are the differences between Revisions that this pass compared.
 	moves map[move][]group.Change
@@ -93,7 +93,7 @@ type member struct {
 	want want
 	// report is the fresh report of the admitted Boot, or nil (R11).
 	report *Report
-	// speaks: the agent reported within the interval in which a live agent reports.
+	// speaks: the agent reported within the interval of a live agent's reports.
 	speaks bool
 	// cut: the agent reported recently, its connection ended, and the platform was asked after that. Then the platform's
 	// state counts, but the agent is not treated as dead.
@@ -105,7 +105,7 @@ type member struct {
 	// open is the Operation in progress.
 	open *operation.Operation
 	history
-	// policed is the Instance that the Slot's policy names; "": none.
+	// policed is the Instance in the Slot's policy; "": none.
 	policed string
 	// moved is the entry of superseded that moved the CVM to another Revision than the admitted one, while no new Boot
 	// showed yet. nil: no such Operation exists.
@@ -192,8 +192,7 @@ func (w *world) nextGeneration() uint64 {
 	return s.Generation + 1
 }
 
-// desired is the set of ordinals that the group is to have, in order: the first ones, and
-// for the time of a rollout some more.
+// desired returns the group's wanted ordinals, in order: the first ordinals, and some more for the time of a rollout.
 func (w *world) desired() []int {
 	if w.obs.Deletion != nil {
 		return nil
@@ -201,8 +200,7 @@ func (w *world) desired() []int {
 	return append(w.spec.Ordinals(), w.extras()...)
 }
 
-// joinSlots makes one member per desired ordinal and per condemned Slot that has
-// a record or a CVM.
+// joinSlots makes one member per desired ordinal, and one per condemned Slot with a record or a CVM.
 func (w *world) joinSlots() {
 	desired := w.desired()
 	n := max(len(desired), len(w.rec.Slots))
@@ -267,7 +265,7 @@ func (w *world) began(op *operation.Operation) bool {
 	return r != nil && (op.Rollout == r.ID || strings.HasPrefix(op.ID, r.ID+"."))
 }
 
-// joinOperations gives each member its Operations by the order in which they were recorded.
+// joinOperations gives each member its Operations in the recorded order.
 func (w *world) joinOperations() {
 	ops := slices.Clone(w.rec.Operations)
 	slices.SortFunc(ops, w.recorded)
@@ -278,7 +276,7 @@ func (w *world) joinOperations() {
 			continue
 		}
 		m.joinSuperseded(op)
-		// Those of other rollouts have numbers of their own, and no order among these.
+		// The Operations of other rollouts have numbers of their own, without an order among these.
 		ofRollout := w.rec.Rollout != nil && op.Rollout == w.rec.Rollout.ID
 		if !op.Phase.Ended() {
 			m.open = op
@@ -361,8 +359,8 @@ func (w *world) givenOther(m *member) bool {
 	return !m.ready && i != nil && !w.platformWorks(m) && i.ComposeHash != "" && wanted != "" && i.ComposeHash != wanted && !w.adoptedAs(m)
 }
 
-// adoptedAs: the CVM was adopted as the Revision that it is to run, with a document that another client wrote. Its hash
-// is that document's, which the Slot's policy allows: to give it Cadre's own would be a restart for nothing.
+// adoptedAs: the CVM was adopted at its wanted Revision, with a document that another client wrote. The CVM's hash is
+// that document's, and the Slot's policy allows it. Replacing the document by Cadre's own would only cost a restart.
 func (w *world) adoptedAs(m *member) bool {
 	i := m.seen.Instance
 	return i != nil && slices.ContainsFunc(w.rec.Policies[m.slot].Allowed, func(a policy.AllowedRevision) bool {
@@ -370,12 +368,12 @@ func (w *world) adoptedAs(m *member) bool {
 	})
 }
 
-// missing: no CVM fills the Slot and none ever did.
+// missing: no CVM fills the Slot, and none ever did.
 func (m *member) missing() bool {
 	return m.seen.Instance == nil && m.record.InstanceID == "" && m.record.VMUUID == ""
 }
 
-// vanished: the CVM that was bound to the Slot is not listed any more.
+// vanished: the listing lacks the CVM that was bound to the Slot.
 func (m *member) vanished() bool { return m.seen.Instance == nil && !m.missing() }
 
 // inService: the member is ready and in no step, available or not yet. Its loss would reduce the service.

@@ -20,12 +20,12 @@ type World struct {
 	Timing  rollout.Timing
 }
 
-// Decide plans the world as it is.
+// Decide plans the world unchanged.
 func (w World) Decide() rollout.Plan {
 	return rollout.Decide(w.Spec, w.Records, w.Seen, w.Now, w.Timing)
 }
 
-// The life of a Busy group: the rollout to the new Revision began an hour ago.
+// These are the times of a Busy group: its rollout to the new Revision began an hour ago.
 var (
 	now     = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	began   = now.Add(-time.Hour)
@@ -56,7 +56,7 @@ func Busy(n int, kind string) World {
 	return b.World
 }
 
-// started is a group that is to have n Slots and has none yet.
+// started is a group that is to have n Slots and has no Slot yet.
 func started(n int, kind string) *busy {
 	spec := group.Spec{
 		Name: "web", Platform: "phala", AppID: strings.Repeat("a", 40), Replicas: n,
@@ -101,7 +101,7 @@ func (b *busy) records(n int) {
 	}
 }
 
-// slot adds ordinal i, with that one of the disturbances.
+// slot adds ordinal i, with the given disturbance.
 func (b *busy) slot(i, which int) {
 	slot := group.SlotName(b.Spec.Name, i)
 	record := group.SlotRecord{

@@ -24,7 +24,7 @@ func rest(n int) *busy {
 	return b
 }
 
-// strike has a third of the Slots be away, each since a moment of its own.
+// strike makes a third of the Slots be away, each since a different moment.
 func (b *busy) strike(how func(*group.SlotRecord, *rollout.SlotObservation)) World {
 	for i := 0; i < len(b.Records.Slots); i += 3 {
 		record := &b.Records.Slots[i]
@@ -34,8 +34,8 @@ func (b *busy) strike(how func(*group.SlotRecord, *rollout.SlotObservation)) Wor
 	return b.World
 }
 
-// Silent is a group of n Slots of which the agents of a third fell silent together, as all of the
-// cluster's did.
+// Silent is a group of n Slots. The agents of a third of them stopped reporting together, as did those of the whole
+// cluster.
 func Silent(n int) World {
 	b := rest(n)
 	f := &b.Seen.Fleet
@@ -47,8 +47,8 @@ func Silent(n int) World {
 	})
 }
 
-// Failing is one of which the CVMs of a third are stopped or gone from the platform, and healing waits
-// before the next attempt.
+// Failing is a group with the CVMs of a third stopped or missing on the platform, while healing waits before the next
+// attempt.
 func Failing(n int) World {
 	b := rest(n)
 	return b.strike(func(record *group.SlotRecord, seen *rollout.SlotObservation) {
