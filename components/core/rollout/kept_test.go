@@ -9,7 +9,7 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// founding is a group whose CVMs run, and whose workload was not up yet.
+// founding is a group whose CVMs run, before its workload was first up.
 func founding(n int, kind string) *fixture {
 	f := newFixture(n, kind)
 	f.spec.ManagementPolicy = group.Parallel
@@ -24,7 +24,8 @@ func founding(n int, kind string) *fixture {
 	return f
 }
 
-// Members that found a set with different lists make two of them, each with a majority.
+// TestR49_WhoFoundsTheSetStaysAsItWas: members that bootstrap a set from different lists make two sets, each with a
+// majority.
 func TestR49_WhoFoundsTheSetStaysAsItWas(t *testing.T) {
 	for _, kind := range []string{"etcd", "consul"} {
 		three := []string{"db-0", "db-1", "db-2"}
@@ -65,7 +66,8 @@ func TestR49_WhoFoundsTheSetStaysAsItWas(t *testing.T) {
 	}
 }
 
-// Where members are let in without a word of ours the old vote goes before another CVM comes.
+// TestR49_ALostServerIsTakenOutBeforeItIsMadeAgain: where the members admit others without an order of ours, the old
+// vote is removed before another CVM is made.
 func TestR49_ALostServerIsTakenOutBeforeItIsMadeAgain(t *testing.T) {
 	f := newFixture(3, "consul")
 	f.spec.ManagementPolicy = group.Parallel
@@ -206,7 +208,7 @@ func (f *fixture) hooks() *fixture {
 	return f
 }
 
-// A Slot has one Operation at a time, also in the moment in which it is put back.
+// TestARemovalFollowsTheEndOfADrain: a Slot has one Operation at a time, also while its drain ends.
 func TestARemovalFollowsTheEndOfADrain(t *testing.T) {
 	f := newFixture(4, "none")
 	f.spec.Replicas, f.obs.DeleteDisks = 3, []string{"db-3"}
@@ -242,7 +244,8 @@ func TestR15a_APinnedSlotsEnvIsItsPins(t *testing.T) {
 	}
 }
 
-// TestR15a_APinToWhatIsNotRecordedKeepsItsSlotWhereItIs, and says so. One to the target needs no record of it.
+// TestR15a_APinToWhatIsNotRecordedKeepsItsSlotWhereItIs, and the status says so. A pin to the target needs no record
+// of the target.
 func TestR15a_APinToWhatIsNotRecordedKeepsItsSlotWhereItIs(t *testing.T) {
 	f := newFixture(3, "none").want("B")
 	a, b := revisionOf(f.spec, "A"), revisionOf(f.spec, "B")

@@ -40,8 +40,9 @@ func TestR117_TheRateOfRepairsFollowsTheShareOfTheIll(t *testing.T) {
 	}
 }
 
-// TestR117_RepairsGoOnAtTheRate: for any shares the repairs of a group go on, the first one when the outage is as old
-// as the rate says, and never two of the cluster within its interval, also where groups are planned at the same time.
+// TestR117_RepairsGoOnAtTheRate: for any shares, the repairs of a group continue. The first repair begins when the
+// outage is as old as the rate demands. Two repairs of the cluster never fall within its interval, even if groups are
+// planned at the same time.
 func TestR117_RepairsGoOnAtTheRate(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 300 {
@@ -66,7 +67,7 @@ func TestR117_RepairsGoOnAtTheRate(t *testing.T) {
 				}
 				group, cluster, _ := l.pace()
 				if group == 0 && cluster == 0 {
-					group = time.Minute // the back-off of the slot is another rule
+					group = time.Minute // the back-off of the Slot is another rule
 				}
 				if at, was := begun[one.Slot]; was && now.Sub(at) < group {
 					if group != time.Minute || cluster > 0 {
@@ -139,7 +140,7 @@ func TestR117_TheClusterHasOneRate(t *testing.T) {
 		}
 		return f
 	}
-	wantHeld(t, ill(paceFew-time.Second, 0).plan(), "db-1", HoldHealDeferred) // others may not be recorded yet
+	wantHeld(t, ill(paceFew-time.Second, 0).plan(), "db-1", HoldHealDeferred) // other members may not be recorded yet
 	wantExecutes(t, ill(paceFew, 0).plan(), "RESTART db-1")
 	alone := ill(0, 0)
 	alone.obs.Fleet.Expected = darkFrom - 1
@@ -150,11 +151,11 @@ func TestR117_TheClusterHasOneRate(t *testing.T) {
 	wantExecutes(t, f.plan(), "RESTART db-1")
 	f.obs.Fleet.RepairedAt = f.now.Add(-unwellFor)
 	wantHeld(t, f.plan(), "db-1", HoldHealStorm)
-	wantExecutes(t, ill(0, 3).stopped(1).plan(), "RESTART db-1") // that takes nothing away
+	wantExecutes(t, ill(0, 3).stopped(1).plan(), "RESTART db-1") // the start takes nothing away
 }
 
-// TestR117_SilentMembersGoInTurn: eight of thirty agents fall silent together, each one of another group. Their groups
-// are planned in the same moment, and all see the same last repair.
+// TestR117_SilentMembersGoInTurn: eight of thirty agents stop reporting together, each in another group. Their groups
+// are planned at the same time, and all see the same last repair.
 func TestR117_SilentMembersGoInTurn(t *testing.T) {
 	begun := 0
 	for n := range 8 {
@@ -178,8 +179,8 @@ func TestR117_SilentMembersGoInTurn(t *testing.T) {
 	}
 }
 
-// TestR117_StartsTakeNoTurn: two CVMs that never boot are started again and again, and a third member whose check fails
-// is repaired all the same, in the group and elsewhere in the cluster.
+// TestR117_StartsTakeNoTurn: two CVMs that never boot are started repeatedly. A third member with a failing check is
+// repaired anyway, in the group and elsewhere in the cluster.
 func TestR117_StartsTakeNoTurn(t *testing.T) {
 	f := heals(5, "none").stopped(1).stopped(2).failing(3, "ready")
 	five := 5
@@ -194,15 +195,15 @@ func TestR117_StartsTakeNoTurn(t *testing.T) {
 			p.Begin(a, 1, f.now)
 		}
 	}
-	f.rec.Slots = p.Slots // they came to nothing at once
+	f.rec.Slots = p.Slots // the starts failed at once
 	wantExecutes(t, f.plan(), "RESTART db-3")
 	if at := f.plan(); !at.Slots[1].Heals.RatedAt.IsZero() {
 		t.Errorf("a start is rated: %+v", at.Slots[1].Heals)
 	}
 }
 
-// TestR119_AfterAStormTheOthersHaveTheirTimeAgain: a member that is still ill a minute after others came back is
-// repaired. A member that a step brought back was in no storm.
+// TestR119_AfterAStormTheOthersHaveTheirTimeAgain: a member that is still unhealthy a minute after others recovered is
+// repaired. A member that a step brought back does not count as recovered from an outage.
 func TestR119_AfterAStormTheOthersHaveTheirTimeAgain(t *testing.T) {
 	f := heals(5, "none").failing(1, "ready")
 	for _, i := range []int{2, 3} {
@@ -230,8 +231,8 @@ func TestR119_AfterAStormTheOthersHaveTheirTimeAgain(t *testing.T) {
 	wantExecutes(t, f.plan(), "RESTART db-1")
 }
 
-// TestR119_TheEndOfASplitRestartsNoMember that is about to be heard as well: most of a small cluster was silent for an
-// hour, and the first agent is back.
+// TestR119_TheEndOfASplitRestartsNoMember whose agent is about to report too: most of a small cluster did not report
+// for an hour, and the first agent is back.
 func TestR119_TheEndOfASplitRestartsNoMember(t *testing.T) {
 	f := heals(5, "none")
 	for _, i := range []int{1, 2} {
@@ -243,8 +244,8 @@ func TestR119_TheEndOfASplitRestartsNoMember(t *testing.T) {
 	wantExecutes(t, f.plan(), "RESTART db-2")
 }
 
-// TestR119_AQuorumThatOneMemberLostIsGivenBackAtOnce: the only voter hangs, or one of two, whose other one merely has
-// no leader. Where another voter is ill as well, a repair is a trial.
+// TestR119_AQuorumThatOneMemberLostIsGivenBackAtOnce: the only voter hangs, or one of two voters, where the other
+// voter only has no leader. If another voter is unhealthy too, a repair is a trial.
 func TestR119_AQuorumThatOneMemberLostIsGivenBackAtOnce(t *testing.T) {
 	hung := func(n int) *fixture {
 		f := heals(n, "etcd").sick(0)
@@ -271,8 +272,8 @@ func TestR119_AQuorumThatOneMemberLostIsGivenBackAtOnce(t *testing.T) {
 	wantHeld(t, p, "db-1", HoldHealStorm)
 }
 
-// TestR122_AnOutageSpendsNoAttempts and costs no disk: CVMs of one group, or of several, are started in vain while the
-// key service is away. Once the others are back the last one is started again, not replaced and not given up.
+// TestR122_AnOutageSpendsNoAttempts and costs no disk: CVMs of one or several groups are started in vain while the key
+// service is away. Once the other CVMs are back, the last CVM is started again. It is neither replaced nor given up.
 func TestR122_AnOutageSpendsNoAttempts(t *testing.T) {
 	for name, away := range map[string]func(f *fixture){
 		"of one group": func(f *fixture) { f.stopped(2) },
@@ -332,8 +333,9 @@ func TestR122_AnOutageSpendsNoAttempts(t *testing.T) {
 	}
 }
 
-// TestR122_AGuestThatShowsNoBootSpendsNoAttempts: the platform says that it runs, and a restart showed that nothing
-// serves there. While others went with it, further restarts are not counted, and have the limiter's rate.
+// TestR122_AGuestThatShowsNoBootSpendsNoAttempts: the platform reports that the guest runs, and a restart showed that
+// nothing serves there. While other members failed at the same time, further restarts are not counted, and follow the
+// limiter's rate.
 func TestR122_AGuestThatShowsNoBootSpendsNoAttempts(t *testing.T) {
 	f := heals(5, "none").tried(1, 1, time.Hour)
 	for _, i := range []int{1, 2} {

@@ -38,7 +38,7 @@ func (f *fixture) leavingOp(i int) {
 	f.rolling().op(i, operation.Drained, func(op *operation.Operation) { op.Kind, op.Set.Leaves = operation.Delete, true })
 }
 
-// The table of the rule: a dead voter is condemned, and some others are dead as well.
+// TestR46_OPS01_WhoMayLeave is the table of the rule: a dead voter is condemned, and some other voters are dead too.
 func TestR46_OPS01_WhoMayLeave(t *testing.T) {
 	for _, c := range []struct {
 		voters, alsoDead int
@@ -66,7 +66,8 @@ func TestR46_OPS01_WhoMayLeave(t *testing.T) {
 	}
 }
 
-// A healthy voter of two may go, since its own vote counts for that, and the last never does.
+// TestR46_TheLastVoters: a healthy voter of two may leave, since its own vote counts for that. The last voter never
+// leaves.
 func TestR46_TheLastVoters(t *testing.T) {
 	for _, c := range []struct {
 		voters     int
@@ -284,7 +285,7 @@ func TestR49_FoundersDoNotJoin(t *testing.T) {
 	if len(p.Actions) != 3 {
 		t.Errorf("%d actions", len(p.Actions))
 	}
-	// The first two are up and list the third, whose creation came to nothing.
+	// The first two members are up and list the third, whose creation failed.
 	f = newFixture(3, "etcd")
 	f.rec.Slots[2] = group.SlotRecord{Group: "db", Slot: "db-2", Ordinal: 2}
 	f.obs.Slots[2] = SlotObservation{Slot: "db-2", Ordinal: 2}
@@ -295,8 +296,8 @@ func TestR49_FoundersDoNotJoin(t *testing.T) {
 	}
 }
 
-// Two founders were never made. One was taken out of the set since, and joins it when it is
-// wanted again; the other is listed still, and founds with the list.
+// TestR49_AFounderThatWasTakenOutJoins: two founders were never made. One founder was removed from the set since, and
+// joins it when it is wanted again. The other founder is still listed, and bootstraps with the list.
 func TestR49_AFounderThatWasTakenOutJoins(t *testing.T) {
 	f := newFixture(5, "etcd")
 	all := []string{"db-0", "db-1", "db-2", "db-3", "db-4"}
@@ -401,7 +402,7 @@ func TestR48_AChangeNamesAnIncarnation(t *testing.T) {
 	if got := changeOf(f.plan()); got != "db-0: remove db-3 as a1" {
 		t.Errorf("the step recorded another one: %q", got)
 	}
-	// The name is gone from the set, and the incarnation is not.
+	// The set lost the name, but still has the incarnation.
 	for i := range 4 {
 		f.obs.Slots[i].Report.Voters = []string{"a1", "db-0", "db-1", "db-2"}
 	}
@@ -419,8 +420,9 @@ func TestR48_AChangeNamesAnIncarnation(t *testing.T) {
 	}
 }
 
-// A learner that has not started stands under its address where the leader does not know whose
-// that is any more, as of a Boot that was revoked: its Slot takes it out all the same.
+// TestR48_ALearnerThatNobodyNamesLeaves: a learner that has not started is listed under its address if the leader does
+// not know its Slot any more, for example after its Boot was revoked. The removal of its Slot removes the learner
+// anyway.
 func TestR48_ALearnerThatNobodyNamesLeaves(t *testing.T) {
 	f := newFixture(4, "etcd")
 	f.joiner(3)
@@ -438,7 +440,7 @@ func TestR48_ALearnerThatNobodyNamesLeaves(t *testing.T) {
 	if lead.Learners[0] != "127.50.1.4" || lead.MemberIDs["127.50.1.4"] != "c3" {
 		t.Errorf("the report was changed: %v, %v", lead.Learners, lead.MemberIDs)
 	}
-	// Its CVM vanished: it is made again once the old place is given up.
+	// The learner's CVM vanished: the Slot gets a new CVM once the old place is given up.
 	f = newFixture(4, "etcd")
 	f.joiner(3)
 	f.obs.Slots[0].Report.Learners, f.obs.Slots[0].Report.MemberIDs = lead.Learners, lead.MemberIDs
@@ -557,7 +559,7 @@ func TestR138_AReplacementThatWaitsIsTakenBack(t *testing.T) {
 	wantExecutes(t, f.plan(), "RESTART db-2")
 }
 
-// votes puts all of them back into the set.
+// votes puts all members back into the set.
 func (f *fixture) votes() {
 	for i := range f.obs.Slots {
 		if r := f.obs.Slots[i].Report; r != nil && r.Voters != nil {
@@ -633,8 +635,8 @@ func TestR49_WhoWaitsToLeaveKeepsNobodyDown(t *testing.T) {
 	wantNotHeld(t, f.asks("db-1", "q").plan(), "db-1", HoldCallUndecided)
 }
 
-// Of two that are out of the set one goes on after the other, and not after one whose call the platform refused:
-// that one may never go on.
+// TestR48_WhoWasRefusedKeepsNoOtherOneOut: of two members that are out of the set, one goes on after the other. It
+// does not wait for a member whose call the platform refused, because that step may never go on.
 func TestR48_WhoWasRefusedKeepsNoOtherOneOut(t *testing.T) {
 	for outcome, safe := range map[operation.Outcome]bool{operation.OutcomeRefused: true, operation.OutcomeDone: false} {
 		f := newFixture(5, "etcd").out(3).out(4)

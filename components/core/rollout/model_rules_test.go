@@ -69,7 +69,7 @@ func TestR3_ARestartTokenRollsTheGroup(t *testing.T) {
 
 func TestR4_PLT08_OnlyAttestationProvesARevision(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling()
-	f.obs.Slots[2].Instance.ComposeHash = hashOf("B") // the platform's word
+	f.obs.Slots[2].Instance.ComposeHash = hashOf("B") // the platform's report
 	f.rec.Slots[2].Assigned = revisionOf(f.spec, "B") // and the Revision that was sent last
 	p := f.plan()
 	if got := p.Status.Instances[2].Observed; got != revisionOf(f.spec, "A") || p.Status.Updated != 0 {
@@ -341,7 +341,7 @@ func TestR134_PLT05_TwoCVMsOfASlotStopEverythingAboutIt(t *testing.T) {
 	f.obs.Slots[2].Duplicates = []Instance{{VMUUID: "vm-x", InstanceID: "i-x"}}
 	p := f.plan()
 	wantHeld(t, p, "db-2", HoldDuplicate)
-	wantExecutes(t, p) // and it is in U, so the budget is used
+	wantExecutes(t, p) // and the member is in U, so the budget is used
 	if p.Slots[2].VMUUID != "vm-db-2" {
 		t.Errorf("bound to %s", p.Slots[2].VMUUID)
 	}
@@ -357,8 +357,8 @@ func TestR134_ABoundCVMThatVanishedIsNotReplacedByItself(t *testing.T) {
 	}
 }
 
-// TestR134_ASlotThatIsWantedAgainAfterItsRemovalIsFilled: the removal was of an earlier rollout;
-// another one began while its call was still to show.
+// TestR134_ASlotThatIsWantedAgainAfterItsRemovalIsFilled: the removal belonged to an earlier rollout. Another rollout
+// began before its call showed.
 func TestR134_ASlotThatIsWantedAgainAfterItsRemovalIsFilled(t *testing.T) {
 	f := newFixture(3, "none")
 	f.rec.Rollout.ID = "db-0-removes"

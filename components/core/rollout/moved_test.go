@@ -34,8 +34,8 @@ func TestASlotWhoseCallDidNotShowYetIsOnItsWay(t *testing.T) {
 	wantHeld(t, p, "db-0", HoldMaxUnavailable)
 }
 
-// TestTheStepBackIsNotCalledOff: while it is recorded only, the admission still names the
-// Revision that it leads to, which proves nothing.
+// TestTheStepBackIsNotCalledOff: while the step is only recorded, the admission still names the step's own target,
+// which proves nothing.
 func TestTheStepBackIsNotCalledOff(t *testing.T) {
 	f := movedFixture().rolling()
 	f.op(1, operation.Drained, func(op *operation.Operation) {
@@ -115,8 +115,8 @@ func TestAStepThatEndsBetweenItsPartsLeavesItsSlotOnItsWay(t *testing.T) {
 	}
 }
 
-// TestARefreshBeginsWithNothingThatMoved: its Boot stays, so that the one of before holds the Slot at the Revision
-// that it proved. Its agent is silent for a while, and its member serves on.
+// TestARefreshBeginsWithNothingThatMoved: the refresh keeps its Boot, so the old Boot holds the Slot at its proven
+// Revision. The agent does not report for a while, and the member keeps serving.
 func TestARefreshBeginsWithNothingThatMoved(t *testing.T) {
 	for _, phase := range []operation.Phase{operation.Joining, operation.Settling} {
 		f := newFixture(3, "none").want("B").rolling().at(1, "B")

@@ -9,13 +9,13 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// phasesPage has the diagram of an Operation's Phases.
+// phasesPage contains the diagram of an Operation's Phases.
 const phasesPage = "../../../docs/explanation/life-of-a-rollout.md"
 
 // moves are changes of Phase, as the diagram writes them.
 type moves map[string]bool
 
-// made notes a change.
+// made records a change of Phase.
 func (m moves) made(from, to operation.Phase) {
 	if from == to {
 		return
@@ -25,12 +25,13 @@ func (m moves) made(from, to operation.Phase) {
 
 var drawnArrow = regexp.MustCompile(`(?m)^ +([A-Z]+ --> [A-Z]+): `)
 
-// rare are the arrows that no story takes: the operation package has a test of each.
+// rare are the arrows that no story takes: the operation package tests each of them.
 var rare = map[string]bool{
 	"DRAINED --> JOINING": true, "DRAINED --> FAILED": true, "ACTING --> JOINING": true, "BOOTING --> DRAINED": true, "SETTLING --> FAILED": true,
 }
 
-// isTheDiagram compares the changes with the diagram: it has all of them, and else only the rare ones.
+// isTheDiagram compares the changes with the diagram: the diagram has all of them, and in addition only the rare
+// changes.
 func (m moves) isTheDiagram(t *testing.T) {
 	page, err := os.ReadFile(phasesPage)
 	if err != nil {

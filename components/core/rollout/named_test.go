@@ -8,8 +8,8 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// TestR125_ASilentFollowerIsHealedByNobody while the leader sees the member following. The platform's word about its
-// CVM counts more, and that of an observing leader is current.
+// TestR125_ASilentFollowerIsHealedByNobody while the leader sees the member following. The platform's report about its
+// CVM takes precedence, and only the leader's list of followers counts.
 func TestR125_ASilentFollowerIsHealedByNobody(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*fixture)

@@ -36,7 +36,7 @@ func TestR47_WhoWasNeverMadeIsNotJoining(t *testing.T) {
 		if got := w.pendingIn(w.find("db-1")); got != c.want {
 			t.Errorf("%s: pending is %q, want %q", name, got, c.want)
 		}
-		// That it is to join is kept all the same: it founds no set of its own later.
+		// The record keeps that the member joins, so that it never bootstraps a set of its own.
 		if got := f.plan().Slots[3].Membership; got == nil || !got.Joins {
 			t.Errorf("%s: its part in the set is %+v", name, got)
 		}
@@ -94,7 +94,8 @@ func TestR104_WhoHasNoVoteGoesFirst(t *testing.T) {
 	}
 }
 
-// Two are there that the set does not know: one of them is listed, and not the other one's first word waited for.
+// TestR47_TwoThatAreNotListedDoNotWaitForEachOther: two existing members are not in the set. The set lists the first
+// without waiting for the second's first report.
 func TestR47_TwoThatAreNotListedDoNotWaitForEachOther(t *testing.T) {
 	f := newFixture(5, "etcd")
 	f.joiner(3)
@@ -134,7 +135,7 @@ func TestR104_WhoIsToGoWithoutAVoteDoesNotWaitForWhoJoins(t *testing.T) {
 	}
 }
 
-// Nothing is called off before a removal would find all that was made.
+// TestR109_ASlotIsToGoWithTheCVMThatIsItsOwn: no step is called off before a removal would find every CVM of the Slot.
 func TestR109_ASlotIsToGoWithTheCVMThatIsItsOwn(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(f *fixture)
@@ -294,8 +295,8 @@ func TestR47_WhoIsMadeInThisPassIsOnItsWay(t *testing.T) {
 	}
 }
 
-// TestR109_RemovalsOfAGroupThatStaysGoInTurn: all of them began when the group was to go, which was taken back
-// before one of them acted.
+// TestR109_RemovalsOfAGroupThatStaysGoInTurn: all removals began with the group's deletion, which was cancelled before
+// one of them acted.
 func TestR109_RemovalsOfAGroupThatStaysGoInTurn(t *testing.T) {
 	f := newFixture(5, "etcd")
 	f.spec.Replicas, f.obs.DeleteDisks = 2, []string{"db-2", "db-3", "db-4"}

@@ -6,8 +6,8 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// TestACVMThatIsNotListedYetIsNotMadeTwice: the platform took the creation and does not
-// show it yet when the spec moves on. There is nothing to re-target before it shows.
+// TestACVMThatIsNotListedYetIsNotMadeTwice: the platform accepted the creation and does not list the CVM yet when the
+// spec changes. No re-target happens before the CVM is listed.
 func TestACVMThatIsNotListedYetIsNotMadeTwice(t *testing.T) {
 	f := newFixture(3, "none").missing(2).want("B").rolling()
 	f.at(0, "B").at(1, "B")
@@ -23,8 +23,8 @@ func TestACVMThatIsNotListedYetIsNotMadeTwice(t *testing.T) {
 	}
 }
 
-// TestAReplaceThatDidNothingLeavesTheSlotBound: while nothing is made, the Slot is still
-// that of the lost CVM. An empty one would be filled without the rules of a replacement.
+// TestAReplaceThatDidNothingLeavesTheSlotBound: while no CVM is made, the Slot stays bound to the lost CVM. An unbound
+// Slot would be filled without the rules of a replacement.
 func TestAReplaceThatDidNothingLeavesTheSlotBound(t *testing.T) {
 	f := newFixture(3, "consul").rolling()
 	f.obs.Slots[1].Instance, f.obs.Slots[1].Report = nil, nil
@@ -46,7 +46,7 @@ func TestAReplaceThatDidNothingLeavesTheSlotBound(t *testing.T) {
 	}
 }
 
-// TestALostCVMThatComesBackIsNotReplaced: nothing was done yet, so the member stays.
+// TestALostCVMThatComesBackIsNotReplaced: the step had no effect yet, so the member stays.
 func TestALostCVMThatComesBackIsNotReplaced(t *testing.T) {
 	f := newFixture(3, "none").rolling()
 	f.op(1, operation.Drained, func(op *operation.Operation) {

@@ -11,7 +11,7 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// sequence is the order of the plan, whether it executes or not.
+// sequence returns the order of the plan's Actions, held or not.
 func sequence(p Plan) (out []string) {
 	for _, a := range p.Actions {
 		if a.Operation == "" {
@@ -93,7 +93,7 @@ func TestR31_SilenceIsNotBrokennessBeforeLostAfter(t *testing.T) {
 func TestR31_ANewLeaderThatHeardNobodyYetCallsNobodyBroken(t *testing.T) {
 	f := newFixture(3, "consul").want("B")
 	for i := range f.obs.Slots {
-		f.obs.Slots[i].Report = nil // nothing reported since it started
+		f.obs.Slots[i].Report = nil // no report since the agent started
 	}
 	wantExecutes(t, f.plan())
 }
@@ -107,7 +107,7 @@ func TestR32_TiesGoByOrdinalDescending(t *testing.T) {
 func TestR33_LeadershipIsReadAnew(t *testing.T) {
 	f := newFixture(4, "consul").want("B")
 	wantExecutes(t, f.plan(), "UPDATE db-3")
-	f.lead(3) // it moved to the next candidate
+	f.lead(3) // leadership moved to the next candidate
 	p := f.plan()
 	wantExecutes(t, p, "UPDATE db-2")
 	wantHeld(t, p, "db-3", HoldLeaderLast)
@@ -170,8 +170,8 @@ func TestR145_AFirstMemberThatNeverCameUpCanBeChanged(t *testing.T) {
 	wantExecutes(t, f.plan(), "UPDATE db-0")
 }
 
-// TestR34_WhoWaitsForALeaderMayBeTheOneThatIsNeeded: a Boot of a member that was well before has a minute for that,
-// and as long as it takes once it was ready itself.
+// TestR34_WhoWaitsForALeaderMayBeTheOneThatIsNeeded: a new Boot of a member that was healthy before has a minute to
+// find a leader. Once it was ready, it has unlimited time.
 func TestR34_WhoWaitsForALeaderMayBeTheOneThatIsNeeded(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(f *fixture, r *group.SlotRecord)
@@ -282,8 +282,8 @@ func TestOpportunisticMovesOnlyWhatIsTouched(t *testing.T) {
 	wantExecutes(t, f.plan(), "UPDATE db-1")
 }
 
-// A CVM that came up with another compose file proved that itself: its silence is
-// explained, and the update that heals it does not wait for lost_after.
+// TestR31_ABootRefusedForItsRevisionIsBroken: a CVM that came up with another compose file proved its own fault. Its
+// silence is explained, so the healing update does not wait for lost_after.
 func TestR31_ABootRefusedForItsRevisionIsBroken(t *testing.T) {
 	f := newFixture(3, "none").want("B")
 	f.silent(1, f.now.Add(-time.Minute))
@@ -297,8 +297,8 @@ func TestR31_ABootRefusedForItsRevisionIsBroken(t *testing.T) {
 	wantHeld(t, f.plan(), s.Slot, HoldUnknownHealth)
 }
 
-// The last report of a Boot is not believed once its instance, later than a live
-// Boot would have reported again, ran another one.
+// TestR11_AReportDoesNotOutliveItsBoot: the last report of a Boot does not count once its instance ran another Boot,
+// after the time in which a live Boot would have reported again.
 func TestR11_AReportDoesNotOutliveItsBoot(t *testing.T) {
 	f := newFixture(3, "none").want("B")
 	s := &f.obs.Slots[1]
@@ -332,13 +332,13 @@ func TestR104_ARemovalGoesBeforeAnUpdateThatCouldBeginAsWell(t *testing.T) {
 	if p.Actions[0].Slot != "db-3" {
 		t.Errorf("the removal is not the first: %s", describe(p))
 	}
-	// Without the removal each of them could begin.
+	// Without the removal each of the updates could begin.
 	f.obs.DeleteDisks = nil
 	wantExecutes(t, f.plan(), "UPDATE db-2")
 }
 
-// TestR10_WhoWasNotAskedYetIsNotBroken: an agent that has begun to ask its workload knows nothing of
-// it, and a member that may serve is taken within the budget.
+// TestR10_WhoWasNotAskedYetIsNotBroken: an agent that just began to query its workload knows nothing about it. A
+// member that may serve is updated within the budget.
 func TestR10_WhoWasNotAskedYetIsNotBroken(t *testing.T) {
 	f := newFixture(3, "patroni").want("B").rolling()
 	none := 0
@@ -468,7 +468,7 @@ func TestR105_AStepIsFollowedByARefresh(t *testing.T) {
 	}
 }
 
-// pending: a check of ordinal i was not judged yet.
+// pending marks a check of ordinal i as not judged yet.
 func (f *fixture) pending(i int) *fixture {
 	r := f.obs.Slots[i].Report
 	r.Health, r.HealthReason, r.Pending = Unknown, "check ready: not judged yet", []string{"ready"}
@@ -484,8 +484,8 @@ func (f *fixture) hooked(op *operation.Operation, state operation.StepState) *fi
 	return f
 }
 
-// TestR52_ACatchUpThatIsNotKnownMakesNoMemberBroken: a slow read is no word about the data. The member is not
-// available all the same.
+// TestR52_ACatchUpThatIsNotKnownMakesNoMemberBroken: a slow read says nothing about the data. The member is still not
+// available.
 func TestR52_ACatchUpThatIsNotKnownMakesNoMemberBroken(t *testing.T) {
 	no := false
 	for name, c := range map[string]struct {

@@ -78,7 +78,8 @@ func TestR88_AnOverrideStopsTheClockForItsSlotAlone(t *testing.T) {
 	}
 }
 
-// The quorum that drained voters take away is theirs to give back.
+// TestR88_ADrainedVoterHoldsTheOthersWithoutADeadline: while drained voters keep the quorum away, only the operator
+// can restore it.
 func TestR88_ADrainedVoterHoldsTheOthersWithoutADeadline(t *testing.T) {
 	f := newFixture(3, "consul").want("B")
 	f.spec.UpdatePolicy.MaxUnavailableFixed = intp(2)
@@ -111,7 +112,7 @@ func TestR139_WhatADrainKeepsBackIsHeldByName(t *testing.T) {
 		}
 	}
 	asked := newFixture(3, "none").drains(1).asks("db-1", "q")
-	wantExecutes(t, asked.plan(), "DRAIN db-1") // it is taken out of service first
+	wantExecutes(t, asked.plan(), "DRAIN db-1") // the drain comes first
 }
 
 // TestR139_WhatIsProtectedIsRepairedThoughItIsToBeDrained: a protection promises that a down member is restarted on
@@ -136,7 +137,7 @@ func TestR139_WhatIsProtectedIsRepairedThoughItIsToBeDrained(t *testing.T) {
 	wantExecutes(t, down(func(f *fixture) { f.drains(1) }).plan(), "DRAIN db-1")
 }
 
-// TestR92_WhatAFreezeCallsOffIsTold with whose it was and why.
+// TestR92_WhatAFreezeCallsOffIsTold with the freeze's author and reason.
 func TestR92_WhatAFreezeCallsOffIsTold(t *testing.T) {
 	f := newFixture(3, "none")
 	f.obs.Freeze = &Override{Reason: "we look into it", By: "ann", Group: "db"}
@@ -152,7 +153,7 @@ func TestR92_WhatAFreezeCallsOffIsTold(t *testing.T) {
 	}
 }
 
-// TestR139_AFreezeIsToldWhereItHoldsNothing: a plan without a step would not show why the next one waits.
+// TestR139_AFreezeIsToldWhereItHoldsNothing: a plan without a step would not show why the next step waits.
 func TestR139_AFreezeIsToldWhereItHoldsNothing(t *testing.T) {
 	f := newFixture(3, "none")
 	f.obs.Freeze = &Override{Reason: "we look into it", By: "ann", Group: "db"}
@@ -195,7 +196,7 @@ func TestR139_AnExclusionEndsWithItsTime(t *testing.T) {
 	}
 }
 
-// A repair that has not acted is called off by the exclusion, and so is an update.
+// TestR139_AnExclusionCallsOffWhatHasNotActed: the exclusion calls off a repair or an update that has not acted.
 func TestR139_AnExclusionCallsOffWhatHasNotActed(t *testing.T) {
 	heals := newFixture(3, "none")
 	heals.spec.AutoHealing = &group.AutoHealing{}

@@ -9,7 +9,7 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// approved is the fixture's group with approvals, and with one of the Revision of all.
+// approved is the fixture's group with required approvals, and an approval of its present Revision.
 func approved(f *fixture, ownEnv string) {
 	at := f.spec.Revision()
 	f.rec.Policy = policy.GroupPolicy{
@@ -29,7 +29,7 @@ func TestATT15_AValueOfOneSlotWaitsForApproval(t *testing.T) {
 	if a := p.Actions[0]; a.Execute || !strings.Contains(a.Holds[0].Message, "cadre admission approve") || !strings.Contains(a.Holds[0].Message, "db-1") {
 		t.Errorf("%+v", a)
 	}
-	// The approval covers the values that stood there, and no others.
+	// The approval covers the values at that time, and no other values.
 	approved(f, f.spec.OwnEnvs(f.spec.Template))
 	wantExecutes(t, f.plan(), "UPDATE db-1")
 	f.spec.Instances[0].Env = map[string]string{"COLOR": "black"}

@@ -8,7 +8,7 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// coloured is a fixture at its target whose second Slot is to have a value of its own.
+// coloured is a fixture at its target whose second Slot gets an env value of its own.
 func coloured(t *testing.T) (f *fixture, name string) {
 	t.Helper()
 	f = newFixture(3, "none")
@@ -51,7 +51,7 @@ func TestR143_AValueOfOneSlotIsAStepOfItAlone(t *testing.T) {
 		t.Errorf("told after: %q, and %d actions", got, len(p.Actions))
 	}
 	f.spec.Instances = nil
-	wantExecutes(t, f.plan(), "UPDATE db-1") // to take it back is a step too
+	wantExecutes(t, f.plan(), "UPDATE db-1") // withdrawing the value is a step too
 }
 
 // TestR143_AValueIsHeldLikeAnUpdate: the rules of updates apply. A Slot that may not be restarted is not restarted for
@@ -87,7 +87,8 @@ func TestR143_WhatIsGivenIsRecordedWithTheCall(t *testing.T) {
 	}
 }
 
-// TestR143_WhereThereIsNothingToGiveNothingIsUnapplied: no CVM, none that stays, and no Revision to go by.
+// TestR143_WhereThereIsNothingToGiveNothingIsUnapplied: a Slot without a CVM, with a CVM that goes, and without a
+// known Revision.
 func TestR143_WhereThereIsNothingToGiveNothingIsUnapplied(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(m *member)

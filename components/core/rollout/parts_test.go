@@ -10,7 +10,7 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// TestR139_AnOverrideIsToldWithAllThatIsKnown about it, and ends at its time.
+// TestR139_AnOverrideIsToldWithAllThatIsKnown about it, and the override ends at its time.
 func TestR139_AnOverrideIsToldWithAllThatIsKnown(t *testing.T) {
 	for want, k := range map[string]Override{
 		"": {}, " (ann)": {By: "ann"}, ": memory": {Reason: "memory"}, ", until 2026-01-02T03:04:05Z": {Until: epoch},
@@ -98,7 +98,7 @@ func TestR53_TheMostAdvancedLogComesFirst(t *testing.T) {
 	}
 }
 
-// TestR31_WhenSilenceBreaks: from when it was unavailable, or from when most agents were heard.
+// TestR31_WhenSilenceBreaks: the time runs from when the Slot was unavailable, or from when most agents reported.
 func TestR31_WhenSilenceBreaks(t *testing.T) {
 	away, heard := epoch, epoch.Add(time.Minute)
 	for name, c := range map[string]struct {
@@ -119,7 +119,7 @@ func TestR31_WhenSilenceBreaks(t *testing.T) {
 	}
 }
 
-// TestR53_WhoTakesOver: the updated before the others, extra members last, then by log and ordinal.
+// TestR53_WhoTakesOver: updated members before the others, extra members last, then by log and ordinal.
 func TestR53_WhoTakesOver(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*fixture)
@@ -252,7 +252,7 @@ func TestR88_AnArrivalMovesIt(t *testing.T) {
 	}
 }
 
-// TestR44_TheArithmeticIsTold with each step of a group that votes.
+// TestR44_TheArithmeticIsTold with each step of a voting group.
 func TestR44_TheArithmeticIsTold(t *testing.T) {
 	f := newFixture(3, "consul")
 	w := seenBy(f)
@@ -312,7 +312,7 @@ func TestR128_WhatIsCertainlyGone(t *testing.T) {
 	}
 }
 
-// TestR80_WhoIsHeldByAHook of the drain that is under way.
+// TestR80_WhoIsHeldByAHook of an open drain.
 func TestR80_WhoIsHeldByAHook(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling().op(2, operation.Draining, nil)
 	id := f.rec.Operations[0].ID

@@ -81,7 +81,7 @@ func TestR140_ThePageTellsWhatHoldsAnAction(t *testing.T) {
 	}
 }
 
-// A name that code uses and no predicate carries would be held by nothing that is listed.
+// TestR140_EveryNameIsCarriedByOnePredicate: a hold name without a predicate would be missing in the list.
 func TestR140_EveryNameIsCarriedByOnePredicate(t *testing.T) {
 	source, err := os.ReadFile("holdnames.go")
 	if err != nil {

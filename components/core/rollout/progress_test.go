@@ -11,7 +11,7 @@ import (
 )
 
 func TestR88_TheProgressDeadlineFailsTheRollout(t *testing.T) {
-	f := newFixture(3, "none").want("B").rolling().at(2, "B").sick(2) // lost after it arrived
+	f := newFixture(3, "none").want("B").rolling().at(2, "B").sick(2) // lost after its arrival
 	f.rec.Rollout.ProgressAt = f.now.Add(-30 * time.Minute)
 	p := f.plan()
 	if p.Rollout.State != operation.FailedState || !strings.Contains(p.Rollout.Reason, "progress_deadline") || p.Rollout.EndedAt.IsZero() {
@@ -27,7 +27,7 @@ func TestR88_TheProgressDeadlineFailsTheRollout(t *testing.T) {
 func TestR88_AnArrivalRestartsIt(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling().at(2, "B")
 	f.rec.Rollout.ProgressAt = f.now.Add(-time.Hour)
-	f.rec.Slots[2].WasAvailableAt = revisionOf(f.spec, "A") // not noted yet
+	f.rec.Slots[2].WasAvailableAt = revisionOf(f.spec, "A") // the arrival is not recorded yet
 	p := f.plan()
 	if !p.Rollout.ProgressAt.Equal(f.now) || p.Rollout.State != operation.Running {
 		t.Errorf("progress at %s, state %s", p.Rollout.ProgressAt, p.Rollout.State)
@@ -130,8 +130,8 @@ func TestR88_TheWorkloadsWordDoesNotConsumeIt(t *testing.T) {
 	}
 }
 
-// TestR74_R88_ARefusalDoesNotConsumeIt: the step that is tried again has the whole time, from when the platform
-// refused it last, also while it drains.
+// TestR74_R88_ARefusalDoesNotConsumeIt: a retried step has the whole time, from the platform's last refusal on, even
+// during its drain.
 func TestR74_R88_ARefusalDoesNotConsumeIt(t *testing.T) {
 	const minute = time.Minute
 	for name, c := range map[string]struct {
@@ -245,8 +245,8 @@ func TestR74_APreconditionIsNoFailure(t *testing.T) {
 	}
 }
 
-// TestR5_ACompleteRolloutIsStableWhateverTheStatusSays: its leader died before the status was written,
-// and a member went meanwhile.
+// TestR5_ACompleteRolloutIsStableWhateverTheStatusSays: its leader died before it wrote the status, and a member was
+// lost meanwhile.
 func TestR5_ACompleteRolloutIsStableWhateverTheStatusSays(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling().at(0, "B").at(1, "B").at(2, "B")
 	f.rec.Rollout.State = operation.Complete
@@ -283,7 +283,7 @@ func TestR90_FailedRevisionsAreKept(t *testing.T) {
 			t.Errorf("%s: failed revisions %v, want the target in it: %t", cause, p.Status.FailedRevisions, want)
 		}
 	}
-	f := newFixture(3, "none").want("B").rolling().at(2, "B").sick(2) // it was available there once
+	f := newFixture(3, "none").want("B").rolling().at(2, "B").sick(2) // the Slot was available there once
 	f.op(2, operation.Failed, func(op *operation.Operation) { op.Failure.Cause = operation.CauseDeadline })
 	if p := f.plan(); len(p.Status.FailedRevisions) != 0 {
 		t.Errorf("failed revisions %v", p.Status.FailedRevisions)
@@ -370,7 +370,7 @@ func TestR103_UpdatingTheFailedSlotByNameIsANewAttempt(t *testing.T) {
 		t.Errorf("action %+v", a)
 	}
 	f.op(2, operation.Booting, func(op *operation.Operation) { op.Attempt = 2 })
-	p = f.plan() // asked twice: one restart
+	p = f.plan() // two requests: one restart
 	wantExecutes(t, p)
 	if p.Rollout.State != operation.Running {
 		t.Errorf("state %s while the attempt is on", p.Rollout.State)
@@ -560,8 +560,8 @@ func TestAnAgentsFaultIsInTheReasonOfItsSlot(t *testing.T) {
 	}
 }
 
-// The rollout that a spec begins names the caller and the request of that spec, and keeps them when a later spec
-// with the same target is applied.
+// TestARolloutNamesTheCallerOfTheSpecThatBeganIt: the rollout names the caller and the request of its first spec, and
+// keeps them when a later spec with the same target is applied.
 func TestARolloutNamesTheCallerOfTheSpecThatBeganIt(t *testing.T) {
 	f := newFixture(3, "none").want("B")
 	f.rec.AppliedBy, f.rec.AppliedRequest = "ann", "apply-1"

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// anyFixture is a group in some state, not only in sensible ones.
+// anyFixture is a group in an arbitrary state, not only in sensible states.
 func anyFixture(t *rapid.T) *fixture {
 	kind := rapid.SampledFrom([]string{"none", "consul", "etcd", "patroni"}).Draw(t, "kind")
 	n := rapid.IntRange(1, 7).Draw(t, "size")
@@ -226,7 +226,7 @@ func TestR50_PropertyWhatIsBegunIsSafeAtOnce(t *testing.T) {
 			g.rec.Operations = append(slices.Clone(f.rec.Operations), op)
 			g.rec.Rollout = p.Rollout
 			facts := g.facts(op)
-			leads := a.Transfer != nil // it must hand over first
+			leads := a.Transfer != nil // the member must hand over first
 			if !facts.Safe && !leads && facts.SafeReason != "" && len(executes(f.plan())) == 1 {
 				t.Fatalf("%s %s is begun and not safe: %s\n%s", a.Kind, a.Slot, facts.SafeReason, describe(p))
 			}

@@ -89,7 +89,7 @@ func TestR44_RestartRule(t *testing.T) {
 		f := newFixture(c.size, "consul").want("B").rolling()
 		f.spec.UpdatePolicy.MaxUnavailableFixed = intp(c.size) // quorum alone decides
 		for i := range c.sick {
-			f.at(i+1, "B").sick(i + 1) // nothing to fix there
+			f.at(i+1, "B").sick(i + 1) // these members need no update
 		}
 		p := f.plan()
 		a := actionOf(t, p, f.obs.Slots[c.size-1].Slot)
@@ -131,7 +131,7 @@ func TestR44_AWrongHealthCheckDoesNotTalkQuorumAway(t *testing.T) {
 		t.Error("a member that votes is not drained")
 	}
 	wantHeld(t, p, "db-1", HoldVoterCap)
-	f.at(1, "B").sick(1) // one is really gone: no further voter may go
+	f.at(1, "B").sick(1) // one voter is certainly gone: no further voter may go
 	wantHeld(t, f.plan(), "db-2", HoldQuorum)
 }
 
@@ -165,7 +165,7 @@ func TestR45_OneThatIsBehindMayBeTheVoteThatTheLeaderStandsOn(t *testing.T) {
 	wantHeld(t, p, "db-2", HoldQuorum)
 	f = newFixture(3, "consul").want("B").rolling().at(1, "B").sick(1).silent(2, epoch)
 	wantHeld(t, f.plan(), "db-2", HoldQuorum)
-	f.obs.Slots[0].Report.Role = RoleFollower // no leader: there is no quorum to be part of
+	f.obs.Slots[0].Report.Role = RoleFollower // without a leader no quorum exists
 	wantExecutes(t, f.plan(), "UPDATE db-2")
 }
 
@@ -217,7 +217,7 @@ func TestR53_TheLeaderGoesLastWithOneTransfer(t *testing.T) {
 
 func TestR53_NotWhileAnotherVoterIsOutdated(t *testing.T) {
 	f := allButTheLeader("consul").at(3, "A")
-	f.obs.Slots[3].Report.MayDisrupt = false // it cannot go either
+	f.obs.Slots[3].Report.MayDisrupt = false // the last follower cannot go either
 	p := f.plan()
 	wantExecutes(t, p)
 	wantHeld(t, p, "db-1", HoldLeaderLast)
@@ -310,14 +310,14 @@ func TestR54_ARestartOfTheLeaderHandsOverToo(t *testing.T) {
 
 func TestR55_AStaleViewMakesNoSecondTransfer(t *testing.T) {
 	f := allButTheLeader("consul")
-	f.obs.Slots[0].Report.Role = RoleLeader // it leads already; db-1's report is from before
+	f.obs.Slots[0].Report.Role = RoleLeader // db-0 leads already; db-1's report is older
 	p := f.plan()
 	wantExecutes(t, p)
 	wantHeld(t, p, "db-1", HoldLeaderUnknown)
 }
 
 func TestR55_EverybodyMustProveTheTargetBeforeTheLeadersStep(t *testing.T) {
-	f := allButTheLeader("consul").at(2, "A") // one reports another generation
+	f := allButTheLeader("consul").at(2, "A") // one member reports another generation
 	p := f.plan()
 	wantExecutes(t, p, "UPDATE db-2")
 	wantHeld(t, p, "db-1", HoldLeaderLast)
@@ -359,7 +359,7 @@ func TestOPS01_NoSizeLosesItsMajority(t *testing.T) {
 	}
 }
 
-// TestTheStatusSaysThatQuorumIsLost while too few voters are healthy, and only then.
+// TestTheStatusSaysThatQuorumIsLost only while too few voters are healthy.
 func TestTheStatusSaysThatQuorumIsLost(t *testing.T) {
 	lost := func(f *fixture) bool {
 		return slices.ContainsFunc(f.plan().Status.Conditions, func(c group.Condition) bool { return c.Type == ConditionQuorum && !c.Status })
@@ -390,9 +390,9 @@ func TestR53_ARetryGivesNoSecondTransfer(t *testing.T) {
 	}
 }
 
-// TestWhoIsToBeRemovedTakesOver: a leader whose group shrinks to it is not alone while the
-// others still run, because the loss of their disks was not agreed to. Its update hands over to
-// one of them; it used to interrupt the service. Found by the simulator, seed 15.
+// TestWhoIsToBeRemovedTakesOver: a leader whose group shrinks to one is not alone while the other members still run,
+// because no operator agreed to lose their disks. Its update hands leadership to one of them; earlier it interrupted
+// the service. Found by the simulator, seed 15.
 func TestWhoIsToBeRemovedTakesOver(t *testing.T) {
 	f := newFixture(4, "patroni").want("B").rolling()
 	f.spec.Replicas = 1
@@ -418,7 +418,7 @@ func TestAnInterimTransferIsNotTheRolloutsOne(t *testing.T) {
 	wantExecutes(t, p, "UPDATE db-1")
 }
 
-// TestStepsAreToldWithTheirNumber where there are more than are named.
+// TestStepsAreToldWithTheirNumber if there are more steps than named steps.
 func TestStepsAreToldWithTheirNumber(t *testing.T) {
 	for want, s := range map[string]away{
 		"db-1 is":                   {n: 1, some: []string{"db-1"}},

@@ -7,7 +7,7 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// asksService has an operator ask for a restart of one service of a Slot.
+// asksService makes an operator ask for a restart of one service of a Slot.
 func (f *fixture) asksService(slot, service string) *fixture {
 	f.obs.Requests = append(f.obs.Requests, Request{ID: "r", Kind: RequestRestart, Slot: slot, Service: service, Reason: "it leaks", By: "somebody"})
 	return f
@@ -58,7 +58,7 @@ func TestR115_AServiceIsNotOrderedFromWhoDoesNotHear(t *testing.T) {
 	}
 }
 
-// TestR115_ANamedServiceIsNoWordAboutTheSlot: a leader whose step waits for a person still does.
+// TestR115_ANamedServiceIsNoWordAboutTheSlot: a leader whose step waits for an operator still waits.
 func TestR115_ANamedServiceIsNoWordAboutTheSlot(t *testing.T) {
 	f := newFixture(3, "patroni").want("B")
 	f.spec.UpdatePolicy.Leader = "ask"

@@ -48,7 +48,7 @@ func told(t *testing.T, kind string, n int) map[string]int {
 	return out
 }
 
-// TestNothingThatIsToldGrowsWithTheGroup but by the digits of its numbers.
+// TestNothingThatIsToldGrowsWithTheGroup except for the digits of its numbers.
 func TestNothingThatIsToldGrowsWithTheGroup(t *testing.T) {
 	const digits = 200
 	for _, kind := range []string{group.WorkloadNone, group.WorkloadPatroni, group.WorkloadEtcd} {

@@ -35,13 +35,13 @@ type checker struct {
 	effects map[string]int
 	begins  []string
 	calls   []string
-	// always: the order of the input is turned at this moment whichever it is, for those before it were left out.
+	// always: the checker also turns the order of the input at this moment, since it skipped earlier moments.
 	always bool
 }
 
 func (k *checker) broke(format string, args ...any) { k.fails("BROKEN "+format, args...) }
 
-// settle forgets the members that are back.
+// settle forgets the members that work again.
 func (k *checker) settle() {
 	for slot := range k.taken {
 		if c := k.w.of(slot); c != nil && k.w.serves(c) && c.boot != "" && !k.w.outstanding(slot) {
@@ -84,7 +84,7 @@ func (k *checker) plan(spec group.Spec, rec rollout.Records, obs rollout.Observa
 	}
 }
 
-// begun checks an Operation that is being recorded.
+// begun checks an Operation while it is recorded.
 func (k *checker) begun(a rollout.Action, op operation.Operation, rec rollout.Records) {
 	k.begins = append(k.begins, fmt.Sprintf("%s %s", op.Kind, op.Slot))
 	c := k.w.of(op.Slot)
@@ -158,7 +158,7 @@ func (k *checker) budget(slot string) {
 		}
 	}
 	if !k.c.spec.HasOrdinal(k.c.store.slots[slot].Ordinal) {
-		spare-- // it is an extra one itself, or goes for good: the others have to be enough
+		spare-- // the extra member itself goes, or the member goes for good: the others must suffice
 		if len(away) == 0 {
 			return
 		}

@@ -21,11 +21,12 @@ type event struct {
 	does func(s *story, arg []string) error
 }
 
-// words of events, as expressions.
+// words maps the placeholders of events to expressions.
 var words = strings.NewReplacer(
 	"SLOTS", `([a-z][a-z0-9*, -]*?)`, "SLOT", `([a-z][a-z0-9-]*-\d+)`, "TIME", `((?:\d+(?:ms|[hms]))+)`, "WORD", `([\w.+-]+)`, "REST", `(.+)`, "N", `(\d+)`)
 
-// expressions are the lines of events and expectations, compiled once: a property asks for each of them thousands of times.
+// expressions are the lines of events and expectations, compiled once: the property test uses each of them thousands
+// of times.
 var expressions = map[string]*regexp.Regexp{}
 
 func init() {
@@ -44,7 +45,7 @@ func (s *story) happen(line string) error {
 	return errors.New("nobody knows what that means; story_events_test.go lists what may happen")
 }
 
-// events are all that may happen in a story.
+// events lists every event of a story.
 func events() []event {
 	return slices.Concat(timeEvents(), operatorEvents(), memberEvents(), platformEvents(), coordinatorEvents())
 }
@@ -100,7 +101,7 @@ func operatorEvents() []event {
 			r.ID = fmt.Sprintf("q%d", s.asked)
 		}
 		r.At = s.w.now
-		if r.Slot != "" { // as the API asks
+		if r.Slot != "" { // like the API
 			bound := s.c.store.slots[r.Slot]
 			r.VMUUID, r.InstanceID, r.Gone = bound.VMUUID, bound.InstanceID, r.Kind == rollout.RequestReplace && len(s.c.w.listed(r.Slot)) == 0
 		}
@@ -231,7 +232,7 @@ func operatorEvents() []event {
 	}
 }
 
-// override sets an override on a Slot; with no time it stands until it is taken back.
+// override sets an override on a Slot; without a time it stands until it is withdrawn.
 func (s *story) override(on *map[string]*rollout.Override, slot, length, reason string) error {
 	override := &rollout.Override{By: "op", Reason: reason}
 	if length != "" {
@@ -484,7 +485,7 @@ func (s *story) action(slot string) (rollout.Action, bool) {
 	return rollout.Action{}, false
 }
 
-// ownColor gives a Slot values of env of its own.
+// ownColor gives a Slot its own env values.
 func (s *story) ownColor(slot string, env map[string]string) error {
 	_, ordinal, err := group.ParseSlot(slot)
 	s.c.spec.Instances = nil

@@ -21,8 +21,7 @@ func (s *story) expect(text string) error {
 	return errors.New("nobody knows what that means; story_expect_test.go lists what may be expected")
 }
 
-// expectations are all that may be expected. Begins and calls are those of the block;
-// everything else is how things stand.
+// expectations lists every expectation. Begins and calls are those of the block; all others concern the present state.
 func expectations() []event {
 	return slices.Concat(workExpectations(), stateExpectations())
 }
@@ -160,7 +159,7 @@ func most(got int, limit string) error {
 	return nil
 }
 
-// count is how many of the texts are about a Slot.
+// count returns how many of the texts concern a Slot.
 func (s *story) count(texts []string, slot string) int {
 	n := 0
 	for _, text := range texts {

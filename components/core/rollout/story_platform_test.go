@@ -18,7 +18,7 @@ type fault struct {
 	effect  bool
 	late    time.Duration
 	takes   time.Duration
-	times   int // calls that it is for; negative: all
+	times   int // the number of calls with this fault; negative: all
 }
 
 // pending is an effect that shows later.
@@ -28,7 +28,7 @@ type pending struct {
 	apply func()
 }
 
-// listed is the platform's word about every CVM.
+// listed is the platform's listing of every CVM.
 func (w *world) listed(slot string) (found []rollout.Instance) {
 	for _, c := range w.cvms {
 		if c.slot != slot || c.gone {
@@ -48,7 +48,7 @@ var storyApp = strings.Repeat("a", 40)
 // defaultDisk is the disk of a CVM that was made without a wanted disk.
 const defaultDisk = 20
 
-// hashOf is the compose hash: the rest of a template is not in it.
+// hashOf is the compose hash: it excludes the rest of a template.
 func (w *world) hashOf(t group.Template) string {
 	lines := strings.Split(strings.TrimSpace(t.Compose), "\n")
 	name := strings.TrimPrefix(lines[len(lines)-1], "# ")

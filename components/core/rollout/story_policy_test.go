@@ -46,7 +46,7 @@ func (w *world) letsIn(c *cvm) string {
 	return ""
 }
 
-// allows: a Boot that was let in at the Revision may stay at it.
+// allows: a Boot that was admitted at the Revision may stay at it.
 func (w *world) allows(slot, revision string) bool {
 	return slices.ContainsFunc(w.policies[slot].Allowed, func(a policy.AllowedRevision) bool { return a.Revision == revision })
 }

@@ -50,7 +50,7 @@ func (s *story) told() string {
 	return strings.Join(s.script, "\n") + "\n" + strings.Join(s.peek(), "\n")
 }
 
-// one does a line of a story and keeps it.
+// one plays a line of a story and records it.
 func (s *story) one(t *rapid.T, line string) {
 	s.where = line
 	s.script = append(s.script, s.stamp()+"  "+line)
@@ -89,7 +89,7 @@ func (s *story) disturb(t *rapid.T) {
 	s.one(t, rapid.SampledFrom(lines).Draw(t, "event"))
 }
 
-// calm ends everything that was disturbed.
+// calm ends all disturbances.
 func (s *story) calm(t *rapid.T) {
 	lines := []string{"operator resumes the group", "revision B works", "the platform's list answers again", "the leader changes", "operator wants revision D"}
 	for _, slot := range s.c.spec.Members() {

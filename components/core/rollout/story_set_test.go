@@ -21,7 +21,7 @@ type set struct {
 	broke   func(format string, args ...any)
 }
 
-// enter makes c a founder, or lets it wait until it is listed.
+// enter makes c a founder, or makes it wait until it is listed.
 func (w *world) enter(c *cvm) {
 	own, list := w.set.membership(c.slot), w.set.founders()
 	if own != nil && len(own.Founders) > 0 {

@@ -12,11 +12,10 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-// coordinator is the leader of the coordinators as its loop goes: it reads the records
-// and the world, decides, records, and carries open Operations on. Everything but the
-// records is gone when another one leads.
+// coordinator is the leading coordinator's loop: it reads the records and the world, decides, records, and advances
+// open Operations. When another coordinator leads, only the records remain.
 type coordinator struct {
-	// moves are the changes of Phase that it made, writes by Operation the passes that wrote it.
+	// moves are the changes of Phase that the coordinator made. writes counts, by Operation, the passes that wrote it.
 	moves  moves
 	writes map[string]int
 	w      *world
@@ -24,10 +23,10 @@ type coordinator struct {
 	spec   group.Spec
 	store  storyStore
 	term   uint64
-	// skew is how far its clock is ahead of the world's.
+	// skew is how far the coordinator's clock is ahead of the world's.
 	skew time.Duration
 	took time.Time
-	// heard are the last reports that it has, answers those of the platform.
+	// heard are the last reports; answers are the platform's answers.
 	heard    map[string]rollout.Report
 	answers  map[string]operation.CallResult
 	timing   rollout.Timing
@@ -38,16 +37,16 @@ type coordinator struct {
 	excludes map[string]*rollout.Override
 	deleting *rollout.Deletion
 	givenUp  []string
-	// refused are the Revisions that the platform would not take, with its words.
+	// refused are the Revisions that the platform would refuse, with its message.
 	refused map[string]string
-	// provisioning takes this long before a call that leads to a Revision.
+	// provisioning is the time before a call to another Revision.
 	provisioning time.Duration
-	// dies before or after its next call, or right after a step that is done.
+	// dies says when the coordinator dies: before or after its next call, or right after a completed step.
 	dies string
 	dead bool
-	// gone: nothing is left of the group.
+	// gone: the group is deleted completely.
 	gone bool
-	// elapse lets the world go on while the coordinator waits for something.
+	// elapse advances the world while the coordinator waits.
 	elapse func(time.Duration)
 	plan   rollout.Plan
 	log    func(format string, args ...any)
@@ -58,9 +57,9 @@ const (
 	// begunInAPass and passesInARow are the shell's own bounds.
 	begunInAPass = 8
 	passesInARow = 25
-	// missedAfter is the age of a live Boot's last report at which the next one is missed.
+	// missedAfter is the age of a live Boot's last report at which the next report counts as missed.
 	missedAfter = 6 * time.Second
-	// endedKept is how many ended Operations are kept for each Slot.
+	// endedKept bounds the ended Operations of each Slot.
 	endedKept = 20
 )
 
@@ -76,8 +75,8 @@ func (c *coordinator) working() bool {
 	return false
 }
 
-// next is when the plan is to be made again without any change, and end if that is sooner. The loss
-// of a Slot's reports shows at three ages of the last one.
+// next returns when the plan must be made again without any change, or end if that is sooner. The loss of a Slot's
+// reports shows at three ages of the last report.
 func (c *coordinator) next(end time.Time) time.Time {
 	due := end
 	at := func(when time.Time) {
@@ -96,7 +95,7 @@ func (c *coordinator) next(end time.Time) time.Time {
 	return due
 }
 
-// observe looks at everything, by the coordinator's clock.
+// observe makes a complete observation, by the coordinator's clock.
 func (c *coordinator) observe() rollout.Observation {
 	obs := rollout.Observation{Platform: rollout.Source{Known: !c.w.blind}, Records: rollout.Source{Known: true}, At: c.clock(),
 		Pause: c.pause, Freeze: c.freeze, Requests: slices.Clone(c.store.requests), Deletion: c.deleting, DeleteDisks: c.givenUp, Refused: c.refused}
@@ -158,7 +157,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// work goes on until there is nothing left to do at this instant.
+// work runs passes until no work is left at this instant.
 func (c *coordinator) work() {
 	c.w.agents(c.orders)
 	for range passesInARow {
@@ -180,7 +179,7 @@ func (c *coordinator) orders(slot, boot string) (order operation.Order, asked bo
 	return order, asked, refresh
 }
 
-// of are the Operations of a Slot, newest first.
+// of returns the Operations of a Slot, newest first.
 func (c *coordinator) of(slot string) (out []operation.Operation) {
 	for _, op := range c.store.operations {
 		if op.Slot == slot {
@@ -193,7 +192,7 @@ func (c *coordinator) of(slot string) (out []operation.Operation) {
 	return out
 }
 
-// pass is one turn of the loop; again asks for the next one at once.
+// pass is one turn of the loop; again asks for an immediate next turn.
 func (c *coordinator) pass() (again bool) {
 	if c.ensureRevision() {
 		return true
@@ -230,8 +229,7 @@ func (c *coordinator) ensureRevision() bool {
 	return true
 }
 
-// recordNewSlots writes the records of Slots that have none yet, before anything is
-// begun for them.
+// recordNewSlots writes the missing records of Slots, before any step begins for them.
 func (c *coordinator) recordNewSlots() (changed bool) {
 	for _, slot := range c.plan.Slots {
 		if _, known := c.store.slots[slot.Slot]; !known {
@@ -282,7 +280,7 @@ func arrow(w *world, op operation.Operation) string {
 	return " to " + w.name(op.To)
 }
 
-// step moves one Operation on as far as it goes, and writes it once.
+// step advances one Operation as far as possible, and writes it once.
 func (c *coordinator) step(look *rollout.Pass, op operation.Operation) bool {
 	var facts operation.Facts
 	way, effects, err := operation.Carry(op, c.clock, func(at operation.Operation) (operation.Facts, error) {
@@ -296,7 +294,7 @@ func (c *coordinator) step(look *rollout.Pass, op operation.Operation) bool {
 		return facts, nil
 	})
 	if err != nil {
-		panic(err) // nothing of the above fails
+		panic(err) // none of the above can fail
 	}
 	next := way[len(way)-1]
 	if len(effects) == 0 && stillText(op.Reason) == stillText(next.Reason) {
@@ -333,7 +331,7 @@ func (c *coordinator) step(look *rollout.Pass, op operation.Operation) bool {
 	return true
 }
 
-// lookAgain is the look right before the call, after everything that takes its time.
+// lookAgain observes right before the call, after all slow work.
 func (c *coordinator) lookAgain(op operation.Operation) operation.Facts {
 	return rollout.FactsFor(c.spec, c.records(), c.observe(), c.clock(), c.timing, op)
 }
@@ -397,7 +395,7 @@ func (c *coordinator) sweep() {
 	}
 }
 
-// envOf is the env that a call for op gives to its CVM.
+// envOf returns the env that a call for op gives to its CVM.
 func (c *coordinator) envOf(op operation.Operation) map[string]string {
 	_, ordinal, err := group.ParseSlot(op.Slot)
 	if err != nil {

@@ -141,7 +141,7 @@ func (c *coordinator) record(rec rollout.Records, now time.Time) (changed bool) 
 	return changed
 }
 
-// keep writes an Operation and logs how it moved.
+// keep writes an Operation and logs its changes of Phase.
 func (c *coordinator) keep(op operation.Operation) {
 	before, known := c.store.operations[op.ID]
 	c.store.operations[op.ID] = copied(op)

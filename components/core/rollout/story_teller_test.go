@@ -115,7 +115,7 @@ func storyName(t group.Template) string {
 	return name
 }
 
-// option sets one thing of the spec, or of the coordinator's times.
+// option sets one field of the spec, or one of the coordinator's times.
 func (s *story) option(text string) error {
 	p := &s.c.spec.UpdatePolicy
 	word, value, _ := strings.Cut(text, " ")
@@ -202,8 +202,7 @@ func (s *story) wants(edit func(*group.Template)) {
 	s.w.contents[s.c.spec.Revision()] = s.c.spec.Template
 }
 
-// revision is the digest of the content with a name; content that was never asked for
-// has one too.
+// revision returns the digest of the content with a name, even of unrequested content.
 func (s *story) revision(name string) string {
 	for digest := range s.w.contents {
 		if s.w.name(digest) == name {
@@ -216,7 +215,7 @@ func (s *story) revision(name string) string {
 	return spec.Revision()
 }
 
-// pass lets time go by.
+// pass advances the time.
 func (s *story) pass(d time.Duration) {
 	for end := s.w.now.Add(d); s.w.now.Before(end); {
 		s.next(end)
@@ -226,9 +225,9 @@ func (s *story) pass(d time.Duration) {
 // longestQuiet bounds how far a story goes without a turn, so that an event without an announced time still shows.
 const longestQuiet = time.Minute
 
-// next goes on to the next moment at which something may happen, and no further than to end. While
-// anything changes or an Operation is open, the next second is that moment. Otherwise it is one second
-// before the next due time, so that a plan which acts a second too early shows as well.
+// next advances to the next moment of a possible event, and no further than end. After a change, or while an Operation
+// is open, this is the next second. Otherwise it is one second before the next due time, so that a plan which acts a
+// second too early shows as well.
 func (s *story) next(end time.Time) {
 	ahead := time.Second
 	if s.changed.Before(s.w.now) && !s.c.dead && !s.c.working() {
@@ -253,7 +252,7 @@ func (s *story) turn() {
 	}
 }
 
-// elapse lets the world go on while the coordinator waits.
+// elapse advances the world while the coordinator waits.
 func (s *story) elapse(d time.Duration) {
 	for end := s.w.now.Add(d); s.w.now.Before(end); {
 		s.w.now = s.w.now.Add(time.Second)
@@ -279,7 +278,7 @@ func (s *story) state() operation.RolloutState {
 	return s.c.plan.Rollout.State
 }
 
-// succeed makes another coordinator lead: it knows the records and nothing else.
+// succeed makes another coordinator lead: it knows only the records.
 func (s *story) succeed(skew time.Duration) {
 	c := s.c
 	c.term, c.skew, c.dead, c.dies = c.term+1, skew, false, ""
@@ -319,7 +318,7 @@ func (s *story) stamp() string {
 	return fmt.Sprintf("%d:%02d", int(d.Minutes()), int(d.Seconds())%60)
 }
 
-// named has the names of Revisions in place of their digests.
+// named replaces digests by the names of Revisions.
 func (s *story) named(text string) string {
 	for _, digest := range slices.Sorted(maps.Keys(s.w.contents)) {
 		name := s.w.name(digest)
@@ -351,7 +350,7 @@ func (s *story) peek() []string {
 		}
 		key := text
 		if l.subject != "" {
-			key = l.subject + stillText(l.text) // the same again, and only counted on
+			key = l.subject + stillText(l.text) // the same text again, with other figures only
 		}
 		if alike[key]++; alike[key] == 1 {
 			first[key] = text
@@ -368,7 +367,7 @@ func (s *story) peek() []string {
 	return append(out, s.stands()...)
 }
 
-// stands is the state of the group in a few lines.
+// stands describes the state of the group in a few lines.
 func (s *story) stands() []string {
 	p := s.c.plan
 	line := fmt.Sprintf("%s= %s at %s, %d of %d available, %d updated", indent, p.Rollout.State, s.stamp(), p.Status.Available, p.Status.Replicas, p.Status.Updated)
@@ -398,7 +397,7 @@ func (s *story) stands() []string {
 	return out
 }
 
-// someOf is a list of Slots, cut where it gets long.
+// someOf returns a list of Slots, shortened if it is long.
 func someOf(slots []string) string {
 	if len(slots) > 6 {
 		return strings.Join(slots[:3], " ") + fmt.Sprintf(" and %d more", len(slots)-3)

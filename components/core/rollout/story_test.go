@@ -35,12 +35,12 @@ func TestStories(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%d stories: %v", len(files), err)
 	}
-	made := make([]moves, len(files)) // each story has its own: they run at the same time
+	made := make([]moves, len(files)) // each story has its own, because stories run at the same time
 	t.Cleanup(func() {
 		all := moves{}
 		for _, m := range made {
 			if m == nil {
-				return // -run chose others
+				return // -run selected other stories
 			}
 			maps.Copy(all, m)
 		}
@@ -54,7 +54,7 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// The revision that never gets healthy, by the name that the threat model has for it.
+// The threat model's name for the story of a revision that never becomes healthy.
 func TestOPS02_SimulationBrokenTargetStopsAtTheFirstSlotAndACorrectedSpecRollsForward(t *testing.T) {
 	play(t, "testdata/corrected_spec.txt")
 }
@@ -103,7 +103,7 @@ func tell(t *testing.T, text string) (string, moves) {
 		case !body || strings.HasPrefix(line, "#"):
 			block = append(block, line) // title, prose and remarks
 		case strings.HasPrefix(line, " "):
-			continue // recorded the last time
+			continue // recorded by the last run
 		default:
 			block = append(block, line)
 			s = perform(t, s, number+1, line)
@@ -113,7 +113,7 @@ func tell(t *testing.T, text string) (string, moves) {
 	return strings.Join(out, "\n") + "\n", s.c.moves
 }
 
-// perform carries one line out. The first one makes the world.
+// perform carries out one line. The first line makes the world.
 func perform(t *testing.T, s *story, number int, line string) *story {
 	where := fmt.Sprintf("line %d: %s", number, line)
 	if s == nil {
@@ -136,7 +136,7 @@ func perform(t *testing.T, s *story, number int, line string) *story {
 	return s
 }
 
-// diff shows where two texts part, line by line.
+// diff shows the differences of two texts, line by line.
 func diff(was, is string) string {
 	a, b := strings.Split(was, "\n"), strings.Split(is, "\n")
 	var out strings.Builder
@@ -155,7 +155,7 @@ func diff(was, is string) string {
 	return out.String()
 }
 
-// ahead is where line comes next in lines.
+// ahead returns the next position of line in lines.
 func ahead(lines []string, line string) int {
 	for i, l := range lines {
 		if l == line {

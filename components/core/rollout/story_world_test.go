@@ -13,7 +13,7 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-// Times of the world of a story, unless it says otherwise.
+// These are the default times of a story's world.
 const (
 	bootTakes      = 20 * time.Second
 	deleteTakes    = 5 * time.Second
@@ -23,7 +23,7 @@ const (
 	callTimesOutIn = 10 * time.Second
 )
 
-// storyStart is when stories begin; their groups run since the day before.
+// storyStart is when stories begin; their groups have run since the day before.
 var storyStart = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
 // world is the true state, unknown to the coordinators: CVMs, the agents in them, the workload's own cluster, the
@@ -34,7 +34,7 @@ type world struct {
 	// cvms in the order in which they were made.
 	cvms []*cvm
 	made int
-	// broken Revisions never become healthy; stuck ones never boot.
+	// broken Revisions never become healthy; stuck Revisions never boot.
 	broken, stuck map[string]bool
 	// says is the workload's message at a broken Revision.
 	says map[string]string
@@ -47,7 +47,7 @@ type world struct {
 	leaderless time.Time
 	epoch      uint64
 	transfers  int
-	// voters in the workload's own configuration; nofailover cannot lead.
+	// voters are the voters in the workload's own configuration; nofailover members cannot lead.
 	voters     []string
 	nofailover map[string]bool
 	learners   map[string]bool
@@ -63,9 +63,9 @@ type world struct {
 	pending []pending
 	// contents of Revisions.
 	contents map[string]group.Template
-	// checks are the health checks of Revisions that have some, by their one name.
+	// checks holds the one health check of each Revision with a check.
 	checks map[string]string
-	// policies are those of Slots, as coordinators wrote them.
+	// policies are the Slots' policies, as the coordinators wrote them.
 	policies map[string]policy.SlotPolicy
 	// log records an event in the story.
 	log func(format string, args ...any)
@@ -79,13 +79,13 @@ type cvm struct {
 	content              group.Template
 	bootError            string
 	updatedAt            time.Time
-	// gone: the platform does not list it any more.
+	// gone: the platform no longer lists the CVM.
 	gone bool
 
 	boots int
 	boot  string
 	upAt  time.Time
-	// agentAt is when the agent last started; up, but its Boot is younger than the CVM's.
+	// agentAt is when the agent last started; its Boot is younger than the CVM's.
 	agentAt time.Time
 	silent  bool
 	// unproven: the CVM's Boot runs, and cannot attest again.
@@ -95,7 +95,7 @@ type cvm struct {
 	// hung: the guest does not report, and ignores a shutdown request.
 	hung bool
 	sick string
-	// mute: the driver gets no answer, though the workload works.
+	// mute: the driver gets no answer, although the workload works.
 	mute bool
 	// failing is the check that fails although the member works, until a boot.
 	failing string
@@ -117,7 +117,7 @@ type drainStep struct {
 	moved string
 }
 
-// drainWay is how the agent of a Slot answers to a drain.
+// drainWay is the answer of a Slot's agent to a drain.
 type drainWay struct {
 	takes time.Duration
 	state operation.StepState
@@ -187,7 +187,7 @@ func (c *cvm) reboot(w *world) {
 	c.boots++
 	c.status, c.inProgress, c.bootError = "running", true, ""
 	c.updatedAt, c.upAt = w.now, w.now.Add(w.bootTakes)
-	c.boot, c.sick, c.failing = "", "", "" // a boot helps
+	c.boot, c.sick, c.failing = "", "", "" // a boot repairs it
 	clear(c.steps)
 	if w.keyless {
 		boot := c.boots
@@ -202,7 +202,7 @@ func (c *cvm) reboot(w *world) {
 	}
 }
 
-// born is the start of a Boot: a new key, which asks for admission.
+// born starts a Boot: a new key, which asks for admission.
 func (c *cvm) born(w *world, at time.Time) {
 	c.agentAt = at
 	c.boot = fmt.Sprintf("boot-%s-%s-%d", c.slot, c.uuid, c.boots)
@@ -235,10 +235,10 @@ func (c *cvm) ask(w *world) {
 	}
 }
 
-// contentName is the content of c, in the words of the story.
+// contentName is the story's name for the content of c.
 func (w *world) contentName(c *cvm) string { return storyName(c.content) }
 
-// step lets a second's worth of things happen that were to happen by now.
+// step applies the events that are due by now.
 func (w *world) step() {
 	due := slices.Clone(w.pending)
 	w.pending = slices.DeleteFunc(w.pending, func(p pending) bool { return !w.now.Before(p.at) })
@@ -259,7 +259,7 @@ func (w *world) step() {
 	w.changeSet()
 }
 
-// next is when something happens next by time alone, and end if that is sooner.
+// next returns the time of the next timed event, or end if that is sooner.
 func (w *world) next(end time.Time) time.Time {
 	due := end
 	at := func(when time.Time) {
@@ -284,7 +284,7 @@ func (w *world) next(end time.Time) time.Time {
 	return due
 }
 
-// elect lets the workload's members choose a leader when they can.
+// elect makes the workload's members choose a leader when they can.
 func (w *world) elect() {
 	if w.kind == group.WorkloadNone {
 		return

@@ -21,7 +21,7 @@ func surged(n int, kind string) *fixture {
 	return f.want("B").rolling()
 }
 
-// TestR15_AnExtraSlotIsToldAsOne for as long as it is there, on its way out too.
+// TestR15_AnExtraSlotIsToldAsOne during its whole life, including its removal.
 func TestR15_AnExtraSlotIsToldAsOne(t *testing.T) {
 	f := surged(2, "none")
 	check := func(when string, kind operation.Kind) {

@@ -156,14 +156,15 @@ func TestR31_WhoCountsAsAVoter(t *testing.T) {
 	}
 }
 
-// listed has every voter list these.
+// listed makes every voter list the given voters.
 func (f *fixture) listed(voters ...string) {
 	for i := range f.obs.Slots {
 		f.obs.Slots[i].Report.Voters = voters
 	}
 }
 
-// TestR10_WhenAnAgentIsExpected: not of a Boot that is gone by our own doing or certainly down.
+// TestR10_WhenAnAgentIsExpected: a Boot that an Operation ended, or a Boot that is certainly down, has no expected
+// agent.
 func TestR10_WhenAnAgentIsExpected(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*fixture)
@@ -188,7 +189,7 @@ func TestR10_WhenAnAgentIsExpected(t *testing.T) {
 	}
 }
 
-// TestR39_WhatASlotWasGiven, where nothing is proven: by the step under way, the platform's hash, or the record.
+// TestR39_WhatASlotWasGiven without a proof: by the open step, the platform's hash, or the record.
 func TestR39_WhatASlotWasGiven(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*fixture)
@@ -272,7 +273,7 @@ func TestR70_OperationsGoByTheirNumber(t *testing.T) {
 	}
 }
 
-// TestWhichAppAGroupIsOf: its spec's, then that of its records, then that of its CVMs.
+// TestWhichAppAGroupIsOf: the app of its spec, then of its records, then of its CVMs.
 func TestWhichAppAGroupIsOf(t *testing.T) {
 	f := newFixture(2, "none")
 	f.rec.Slots[1].AppID, f.obs.Slots[1].Instance.AppID = "recorded", "listed"

@@ -8,7 +8,7 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// TestALeaderLooksAgainAtTheDeadlineOfAStep: nothing else may happen until then.
+// TestALeaderLooksAgainAtTheDeadlineOfAStep: no other event may come until then.
 func TestALeaderLooksAgainAtTheDeadlineOfAStep(t *testing.T) {
 	for phase, set := range map[operation.Phase]func(op *operation.Operation, at time.Time){
 		operation.Draining: func(op *operation.Operation, at time.Time) { op.Times.DrainBy = at },
@@ -29,7 +29,7 @@ func TestALeaderLooksAgainAtTheDeadlineOfAStep(t *testing.T) {
 func TestALeaderLooksAgainWhenAReportGetsStale(t *testing.T) {
 	f := newFixture(3, "none")
 	f.obs.Slots[1].Report.ReceivedAt = f.now.Add(-5 * time.Second)
-	stale := f.now.Add(-5 * time.Second).Add(f.t.StaleAfter + time.Millisecond) // the oldest of them
+	stale := f.now.Add(-5 * time.Second).Add(f.t.StaleAfter + time.Millisecond) // the oldest report
 	if p := f.plan(); !p.Wake.Equal(stale) || !p.Clock.IsZero() {
 		t.Errorf("looks again at %s, want %s; by its clock at %s, want never", p.Wake, stale, p.Clock)
 	}

@@ -32,8 +32,8 @@ func TestAReplacementIsNotKeptByARestartThatNothingCanAnswer(t *testing.T) {
 	wantExecutes(t, f.plan(), "REPLACE db-1")
 }
 
-// TestASlotThatIsWantedAgainAfterItsRemovalIsMade: its disk was given up and is gone, by
-// our own deletion; that is no CVM that got lost.
+// TestASlotThatIsWantedAgainAfterItsRemovalIsMade: an operator gave its disk up, and an Operation deleted it. The CVM
+// does not count as lost.
 func TestASlotThatIsWantedAgainAfterItsRemovalIsMade(t *testing.T) {
 	f := newFixture(3, "none").rolling()
 	f.obs.Slots[2].Instance, f.obs.Slots[2].Report, f.obs.Slots[2].Admission = nil, nil, nil
