@@ -235,8 +235,7 @@ func (op *Operation) gone(f Facts, now time.Time) (Operation, bool) {
 }
 
 // MadeWay reports that op's call deleted the CVM that op replaces, or that the new CVM is made. From then on the
-// Slot's name belongs to the new CVM. A creation that was never made took nothing: a CVM that left the listing and
-// returned still belongs to the Slot.
+// Slot's name belongs to the new CVM. Before that, a CVM that left the listing and returned still belongs to the Slot.
 func (op Operation) MadeWay() bool {
 	if op.Kind != Replace {
 		return false
@@ -293,7 +292,7 @@ func (op Operation) readBack(f Facts, now time.Time) effectSight {
 	}
 	settled := op.Call.settled(f, now)
 	if t := f.Task; t != nil {
-		// The call arrived. A call that the platform still works on is not repeated, even if its effect never shows.
+		// The call arrived. While the platform works on the call, the call is never repeated.
 		if t.InProgress {
 			return effectUnknown
 		}

@@ -173,7 +173,7 @@ func (op Operation) wayOut(f Facts) string {
 	case f.Ending:
 		return "complete the hook, or take the deletion of the group back with cadre group delete " + op.Group + " --cancel"
 	case op.Kind == Restart && (op.Actor == ActorHealing || op.Before.Unavailable):
-		// Neither a pause nor a protection stops the repair of a down member.
+		// The repair of a down member goes on during a pause or a protection.
 		return "complete the hook, or call it off with cadre freeze " + op.Group
 	case op.Actor == ActorOperator:
 		return "complete the hook, or call it off with cadre instance protect " + op.Slot
@@ -274,9 +274,9 @@ func (op Operation) leadsOnceMore(f Facts, now time.Time) bool {
 	return a.BootID != op.Before.BootID || livesOn || again
 }
 
-// relieve orders a hand-over between two parts. The hand-over is no planned transfer of the rollout, and no open call
-// will bring another Boot. The first hand-over of a Boot has a time of its own; later hand-overs of that Boot share
-// that time.
+// relieve orders a hand-over between two parts. The hand-over does not count as the rollout's planned transfer. At
+// that time the member's Boot stays. The first hand-over of a Boot has a time of its own; later hand-overs of that
+// Boot share that time.
 func (op Operation) relieve(f Facts, now time.Time) (Operation, []Effect) {
 	if !op.Call.IssuedAt.IsZero() || f.Admission.BootID != op.Before.BootID {
 		op.Times.HealthyBy = now.Add(f.Limits.Drain + f.Limits.Healthy)
@@ -416,8 +416,8 @@ func (op Operation) stops(f Facts, now time.Time) Operation {
 	return op
 }
 
-// calledOff ends an Operation without an effect that is no longer wanted, or whose call would be useless. The member
-// returns to service at once (R74, R82, R92, R105).
+// calledOff ends an Operation before it has an effect, if it is no longer wanted or its call would be useless. The
+// member returns to service at once (R74, R82, R92, R105).
 func (op Operation) calledOff(f Facts, now time.Time) (Operation, []Effect, bool) {
 	cause, reason := CauseUnwanted, f.Unwanted
 	switch {

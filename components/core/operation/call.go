@@ -11,13 +11,13 @@ type Outcome string
 const (
 	// OutcomeDone: the platform accepted the call.
 	OutcomeDone Outcome = "done"
-	// OutcomeRefused: the call certainly had no effect, and a repetition would not help.
+	// OutcomeRefused: the call certainly had no effect, and a repetition would be useless.
 	OutcomeRefused Outcome = "failed"
 	// OutcomeBusy: the call certainly had no effect. The platform is busy or throttles; the call is repeated later
 	// (R73).
 	OutcomeBusy Outcome = "busy"
-	// OutcomeNotMade: the call was not sent, because the last check before it refused. Or no answer came, a read-back
-	// proved that the call had no effect, and it was not repeated.
+	// OutcomeNotMade: the call was not sent, because the last check before it refused. The outcome also stands for an
+	// unanswered call whose read-back proved that it had no effect.
 	OutcomeNotMade Outcome = "not_made"
 	// OutcomeUnknown: time-out, connection reset or 5xx; a read-back decides (R66).
 	OutcomeUnknown Outcome = "unknown"

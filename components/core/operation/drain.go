@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// leadsAgainAfter is how long a drained member may lead again before it is ordered to hand over again: its cluster may
+// leadsAgainAfter is how long a drained member may lead again before it is ordered to hand over again. Its cluster may
 // have no better member just then. Its hooks run each time, so orders between two parts of a change become less
 // frequent.
 const leadsAgainAfter = time.Minute

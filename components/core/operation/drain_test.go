@@ -153,8 +153,8 @@ func TestR139_WhatADrainedSlotSays(t *testing.T) {
 	}
 }
 
-// TestR139_WhoWasSilentIsDrainedWhenItServes: a Slot that did not report when it was drained is drained once it
-// serves, leading or not.
+// TestR139_WhoWasSilentIsDrainedWhenItServes: a Slot was silent when it was taken out of service. It is drained once
+// it serves, as leader or as follower.
 func TestR139_WhoWasSilentIsDrainedWhenItServes(t *testing.T) {
 	at := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	f := operation.Facts{Term: 1, PlatformKnown: true, Safe: true, Admission: &operation.AdmissionView{BootID: "b1", InstanceID: "i1"},
@@ -173,7 +173,7 @@ func TestR139_WhoWasSilentIsDrainedWhenItServes(t *testing.T) {
 	if op, _ = operation.Advance(drained(at), f, at); op.Phase != operation.Drained {
 		t.Errorf("one that was drained and is ready: %s", op.Phase)
 	}
-	// No Boot is admitted: there is no other Boot.
+	// No Boot is admitted, so the step waits.
 	f.Admission, f.ReadySince = nil, time.Time{}
 	if op, _ = operation.Advance(drained(at), f, at); op.Phase != operation.Drained {
 		t.Errorf("nobody is admitted: %s", op.Phase)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Facts holds all known facts about an open Operation at one instant, as a value. The zero value knows nothing, and
-// advances no step that needs a fact.
+// Facts holds all known facts about an open Operation at one instant, as a value. The zero value advances only steps
+// that need no fact.
 type Facts struct {
 	// Term is the calling leader's. A term older than the record's is fenced (R61).
 	Term uint64
@@ -87,7 +87,7 @@ type Leadership struct {
 	// Leads: the member leads, by its own report or by that of its followers.
 	Leads bool
 	// HandOver is the hand-over for a member that leads again, while drained or between two parts of a change. nil: the
-	// member does not lead, or no successor exists.
+	// member follows, or it has no successor.
 	HandOver *Transfer
 }
 
@@ -158,7 +158,7 @@ type PlatformView struct {
 	UpdatedAt   time.Time
 	// Former: the Slot had this CVM before, and has another CVM now.
 	Former bool
-	// Unbound: no record binds the CVM to the Slot, and no call of the coordinators can have made it.
+	// Unbound: no record binds the CVM to the Slot, and another client made the CVM.
 	Unbound bool
 }
 
@@ -166,7 +166,7 @@ type PlatformView struct {
 type Resolution struct {
 	// ID of the request.
 	ID string
-	// As is Done if the effect exists, or Failed if it does not exist and will not come.
+	// As is Done if the effect exists, or Failed if the effect is absent for good.
 	As     Phase
 	By     string
 	Reason string

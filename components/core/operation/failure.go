@@ -45,7 +45,7 @@ const (
 	CauseUndecided Cause = "platform_result_unknown"
 )
 
-// Failure is why an Operation ended without success, as values: no code reads it from Operation.Reason.
+// Failure is the reason of an aborted or failed Operation, as values: no code reads it from Operation.Reason.
 type Failure struct {
 	// Cause says why the Operation was called off or failed, for counting (R80, R90). For a Drain at rest, Cause says
 	// why its drain failed.

@@ -21,8 +21,8 @@ func keptDown(t *testing.T) (Operation, Facts, time.Time) {
 	return op, f, now
 }
 
-// TestR87_HalfOfAChangeEndsByItsDeadline: the step is not called off. No newer Operation re-targets it while the
-// platform answers busy or the call may not be made.
+// TestR87_HalfOfAChangeEndsByItsDeadline: the step is not called off. While the platform answers busy or the call is
+// unsafe, no newer Operation re-targets the step.
 func TestR87_HalfOfAChangeEndsByItsDeadline(t *testing.T) {
 	for _, outcome := range []Outcome{OutcomeBusy, OutcomeNotMade} {
 		op, f, now := keptDown(t)

@@ -66,7 +66,7 @@ func (op Operation) join(f Facts, why string, now time.Time) (Operation, []Effec
 	return op.enter(Joining, now).because(why), []Effect{{Kind: SendOrder, Verb: VerbPostLaunch}}
 }
 
-// fromDeleting waits until neither the platform nor the workload's set lists the CVM.
+// fromDeleting waits until the CVM is gone from the platform's listing and from the workload's set.
 func (op Operation) fromDeleting(f Facts, now time.Time) (Operation, []Effect) {
 	if !f.PlatformKnown || !op.CVM.gone(f.Platform) {
 		return op.overdue(f, now)
@@ -177,8 +177,7 @@ const startFailed = "failed to start containers"
 // maxNewImages bounds the images that a reason names.
 const maxNewImages = 3
 
-// mayNotPull names the images that the new boot needs and the previous boot did not: no platform reports which image
-// its guest could not pull.
+// mayNotPull names the new images of this boot as suspects. No platform reports which image its guest failed to pull.
 func (f Facts) mayNotPull() string {
 	if len(f.NewImages) == 0 {
 		return ""
@@ -190,8 +189,7 @@ func (f Facts) mayNotPull() string {
 	return "; an image that is new to this CVM may not be pullable: " + strings.Join(named, ", ") + more
 }
 
-// taskFailed fails at once when the platform reports that it could not complete an accepted change: the awaited boot
-// does not come.
+// taskFailed fails at once when the platform reports that an accepted change failed: the awaited boot will not come.
 func (op Operation) taskFailed(f Facts, now time.Time) (Operation, bool) {
 	if t := f.Task; t == nil || t.Failed == "" || op.Call.Correlation != "" && t.Correlation != op.Call.Correlation {
 		return op, false

@@ -126,8 +126,8 @@ func TestR89_ABootErrorEndsTheWaitingAtOnce(t *testing.T) {
 	}
 }
 
-// TestAStepThatFailsInItsBootNamesTheNewImages: a dstack guest reports that containers did not start, and reports
-// nothing about a hanging pull. Neither names the image.
+// TestAStepThatFailsInItsBootNamesTheNewImages: a dstack guest reports that its containers failed to start. A hanging
+// pull gives no report. Neither report names the image.
 func TestAStepThatFailsInItsBootNamesTheNewImages(t *testing.T) {
 	images := []string{"team/web@sha256:01", "team/db@sha256:02", "team/log@sha256:03", "team/more@sha256:04"}
 	const named = "; an image that is new to this CVM may not be pullable: team/web@sha256:01, team/db@sha256:02, team/log@sha256:03 and 1 more"
@@ -197,8 +197,8 @@ func TestR80_ResultsOfPostLaunch(t *testing.T) {
 	}
 }
 
-// TestR131_WhatThePlatformMustShow: an available Boot proves its Revision, but neither the size nor the image of its
-// CVM.
+// TestR131_WhatThePlatformMustShow: an available Boot proves only its Revision. The platform must show the size and
+// image of its CVM.
 func TestR131_WhatThePlatformMustShow(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*Facts)

@@ -50,7 +50,7 @@ func (op Operation) Leaving() bool {
 }
 
 // isOut: the member was ordered to leave, it left as far as known, and its CVM still exists. This member never serves
-// again in its present state. Only the step can repair it, so the step neither fails nor ends.
+// again in its present state. Only the step can repair it, so the step stays open.
 func (op Operation) isOut(f Facts) bool {
 	out := f.Set == SetAbsent || f.Set == SetUnknown
 	return out && op.Leaving() && len(op.Call.Applied) == 0 && op.CVM.VMUUID != ""

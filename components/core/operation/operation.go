@@ -11,7 +11,7 @@ const (
 	// Drained: the agent finished; the quorum is checked once more before acting (R50). A step with nothing to drain
 	// begins here.
 	Drained Phase = "DRAINED"
-	// Acting: the platform call may have been made. It is never repeated without a read-back (R66).
+	// Acting: the platform call may have been made. A read-back precedes any repetition (R66).
 	Acting Phase = "ACTING"
 	// Booting: the platform accepted the call; the CVM is stopping, updating or starting.
 	Booting Phase = "BOOTING"

@@ -53,7 +53,7 @@ type Order struct {
 	Verb      Verb
 	Attempt   int
 	// Deadline is absolute and does not move with retries or takeovers (R79). It is by the clock of the leader that set
-	// it. Limit is the distance from then on, by any clock. Zero: no deadline, or the record does not contain it.
+	// it. Limit is the distance from then on, by any clock. Zero: no deadline is recorded.
 	Deadline       time.Time
 	Limit          time.Duration
 	ExpectedLeader string
@@ -91,7 +91,7 @@ func (op Operation) seenBy(boot string) Operation {
 	return op
 }
 
-// asksNothing reports that op orders nothing from the agent, and neither stopped nor drained its Boot. Then the order
+// asksNothing reports that op orders nothing from the agent, and left its Boot running and in service. Then the order
 // of the previous Operation stands: a return to service that the agent may have missed. A refresh never orders
 // anything.
 func (op Operation) asksNothing() bool {

@@ -208,8 +208,8 @@ func TestR90_WhatAStepProvedIsKeptWithItsEnd(t *testing.T) {
 	}
 }
 
-// TestR118_AReplacementThatCameToNothingIsNone: a creation that was refused, called off or never made uses up neither
-// the one replacement nor an attempt. A creation that was made, or that gave the old CVM up, does.
+// TestR118_AReplacementThatCameToNothingIsNone: a refused, called-off or missing creation leaves the one replacement
+// and its attempt unused. A creation that was made, or that gave the old CVM up, uses them.
 func TestR118_AReplacementThatCameToNothingIsNone(t *testing.T) {
 	for name, c := range map[string]struct {
 		op      Operation

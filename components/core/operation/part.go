@@ -24,7 +24,7 @@ const (
 	PartCompose Part = "compose"
 )
 
-// Shape is the size and image of a CVM. A zero field is not reported by the platform, or not requested.
+// Shape is the size and image of a CVM. In a platform's view, a zero field is unknown; in a request, it is unchanged.
 type Shape struct {
 	InstanceType string `json:"instance_type,omitempty"`
 	OSImage      string `json:"os_image,omitempty"`

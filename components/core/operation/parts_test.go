@@ -211,7 +211,7 @@ func TestMayCallIsTheLastLook(t *testing.T) {
 }
 
 // TestR86_WhoLeadsAgainBetweenTwoPartsHandsOverOnceMore: the Boot that came with the first part gets one drain order
-// of its own. Without a possible successor it gets none.
+// of its own, if a successor exists.
 func TestR86_WhoLeadsAgainBetweenTwoPartsHandsOverOnceMore(t *testing.T) {
 	op, now := to(t, Update, Drained)
 	op.Call.Applied, op.Call.Part, op.Times.HealthyBy, op.Before.BootID = []Part{PartResources}, PartResources, now.Add(time.Minute), "boot-1"

@@ -54,7 +54,7 @@ func TestACVMThatIsToGoOrToComeIsNotMissed(t *testing.T) {
 	}
 }
 
-// TestR68_ADeleteWhoseCVMIsGoneBeforeItsAnswer is no failure, and is not called again.
+// TestR68_ADeleteWhoseCVMIsGoneBeforeItsAnswer succeeds, and is not called again.
 func TestR68_ADeleteWhoseCVMIsGoneBeforeItsAnswer(t *testing.T) {
 	op, now := to(t, Delete, Acting)
 	f := quiet(now)
@@ -73,7 +73,7 @@ func TestR68_ADeleteWhoseCVMIsGoneBeforeItsAnswer(t *testing.T) {
 	}
 }
 
-// TestR11_WhatIsNotSeenDoesNotSettle: without a view of the CVM, the clock alone completes nothing.
+// TestR11_WhatIsNotSeenDoesNotSettle: the clock alone completes no step while the CVM is unseen.
 func TestR11_WhatIsNotSeenDoesNotSettle(t *testing.T) {
 	op, now := to(t, Update, Joining)
 	op, _ = step(t, op, available(now, now), now, Settling)
@@ -232,7 +232,7 @@ func TestR66_WhatIsCalledOffAfterItWasReadBackToldItsCVMNothing(t *testing.T) {
 	if op.Call.Outcome != OutcomeNotMade {
 		t.Errorf("outcome %q, want what was read back", op.Call.Outcome)
 	}
-	// The platform never shows env values, so a missing effect is no proof.
+	// The platform hides env values, so a missing effect is no proof.
 	sameHash.Call.HashBefore, sameHash.Call.OwnEnv = sameHash.Call.HashWanted, "red"
 	f.Platform.ComposeHash = sameHash.Call.HashWanted
 	sameHash, _ = step(t, sameHash, f, f.ObservedAt, Aborted)
@@ -276,7 +276,7 @@ func TestR66_WhatWaitsHalfDoneKnowsThatItsCallHadNoEffect(t *testing.T) {
 	if op.Call.Outcome != OutcomeUnknown || op.Call.InVain() {
 		t.Errorf("outcome %q of values that show nowhere", op.Call.Outcome)
 	}
-	// An outside change of the CVM does not prove a call that was never sent.
+	// An outside change of the CVM proves nothing about an unsent call.
 	op.Call.Outcome, op.Call.UpdatedBefore = OutcomeNotMade, now
 	f.Platform.UpdatedAt = f.ObservedAt
 	if op, effects = step(t, op, f, f.ObservedAt.Add(MaxWait), Acting); op.Call.Outcome != OutcomeNotMade || len(effects) != 0 {
@@ -284,8 +284,8 @@ func TestR66_WhatWaitsHalfDoneKnowsThatItsCallHadNoEffect(t *testing.T) {
 	}
 }
 
-// TestR66_WhatIsDownAsItWasIsAskedForOnceMore: a stopped CVM does not show a call without a new hash, and a repeated
-// call does no harm. A platform that reports nothing is not asked without end.
+// TestR66_WhatIsDownAsItWasIsAskedForOnceMore: a stopped CVM shows a call only by a new hash, and a repeated call is
+// harmless. The repetitions end if the platform stays silent.
 func TestR66_WhatIsDownAsItWasIsAskedForOnceMore(t *testing.T) {
 	for _, kind := range []Kind{Update, Restart} {
 		op, now := to(t, kind, Acting)

@@ -97,7 +97,7 @@ func TestARefreshWaitsForItsNewChecks(t *testing.T) {
 }
 
 // TestABootMayBeQuickerThanItsRefresh: the Boot attests as soon as the policy allows To, and the leader may be gone
-// meanwhile. The step then proves To, wanted or not: nothing is left to call off.
+// meanwhile. The step then proves To, even if To is unwanted by now.
 func TestABootMayBeQuickerThanItsRefresh(t *testing.T) {
 	op, now := refreshing()
 	f := quiet(now)

@@ -10,7 +10,7 @@ import (
 
 // resolve ends an Operation by an operator's decision. It is for a call whose effect is undecided, or a wait for an
 // event that will not come. Done means that the effect exists: the Operation still waits for the next event, so an
-// operator cannot admit a Boot. Failed means that the effect does not exist and will not come.
+// operator cannot admit a Boot. Failed means that the effect is absent for good.
 func (op Operation) resolve(f Facts, now time.Time) (Operation, []Effect, bool) {
 	r := f.Resolved
 	if r == nil {
@@ -30,7 +30,7 @@ func (op Operation) resolve(f Facts, now time.Time) (Operation, []Effect, bool) 
 		}
 		return next.because(word), nil, true
 	case r.As == Done:
-		// No platform call is undecided, so a decision has no effect.
+		// Every platform call is decided, so the decision has no effect.
 		return op.because("not resolved as done: no platform call of it is undecided"), nil, true
 	}
 	return op.end(Failed, CauseResolved, word, now), op.cancelDrain(), true
@@ -67,8 +67,8 @@ func (op Operation) OwnEnvAfter(given string) string {
 }
 
 // HealsAfter returns the healing counters of a Slot after op ended; h holds the counters at the start of op. op is
-// written once with the result. A made replacement uses up the Slot's one replacement. A creation that was refused,
-// called off or never made does not use it up, nor an attempt. Reaching another Revision clears the counters.
+// written once with the result. Only a replacement that was made uses up the Slot's one replacement. A replacement
+// without effect also gives its attempt back. Reaching another Revision clears the counters.
 func (op Operation) HealsAfter(h *group.Heals) *group.Heals {
 	if op.Kind == Update && op.Phase == Done && op.Way.Mode == ModeBoot {
 		return nil

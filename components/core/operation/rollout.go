@@ -49,8 +49,8 @@ type Rollout struct {
 	// WaitsSince is set while the rollout waits only for an operator's decision, an approval, a wider bound or the
 	// workload's permission. When the wait ends, the clocks restart (R88).
 	WaitsSince time.Time `json:"waits_since,omitzero"`
-	// By and Request are the caller and the request that applied the spec which began the rollout. A spec
-	// that no call of the API wrote has no Request, and By says so; By is empty in a record of an older version.
+	// By and Request are the caller and the request that applied the spec which began the rollout. If no API call wrote
+	// the spec, Request is empty and By says so. By is empty in a record of an older version.
 	By      string `json:"by,omitempty"`
 	Request string `json:"request,omitempty"`
 	// RetriedBy and RetryRequest are the caller and the request of the last retry; empty without a retry.
@@ -59,7 +59,7 @@ type Rollout struct {
 	Term         uint64 `json:"term"`
 }
 
-// Verdict is a recorded judgement about a rollout. Later events neither withdraw nor repeat it (I6).
+// Verdict is a recorded judgement about a rollout. It is made once, and later events leave it unchanged (I6).
 type Verdict struct {
 	// Cause is a Cause, or one of the Verdict causes.
 	Cause Cause `json:"cause"`

@@ -7,12 +7,12 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// letsIn: c concerns a lost voter that keeps newcomers out of the set (R48). Its step does not wait for those
-// newcomers, because they wait for exactly that step; they have no vote and serve no request.
+// letsIn: c concerns a lost voter that keeps newcomers out of the set (R48). Its step ignores those newcomers, because
+// they wait for exactly that step. They have no vote and serve no request.
 func (w *world) letsIn(c candidate) bool { return c.condition != well && w.outFirst(c.m) }
 
-// waitsForSet: m is out of the set, or in it without a vote, until the set loses a lost voter. No CVM of m exists, or
-// m runs and the set does not admit it.
+// waitsForSet: m waits until the set removes a lost voter. Until then m is out of the set, or in the set without a
+// vote. Either its CVM does not exist yet, or m runs and waits for admission.
 func (w *world) waitsForSet(m *member) bool {
 	switch {
 	case w.inSet(m) != operation.SetAbsent:

@@ -10,8 +10,8 @@ import (
 )
 
 // Three rates bound the repairs that no operator requested. The share of unhealthy members selects the rate: the more
-// members fail together, the more likely they share a cause that no restart repairs. No rate is zero, so an outage
-// whose cause disappeared ends without an operator (R117, R119, R120).
+// members fail together, the more likely they share a cause that no restart repairs. Every rate is above zero, so the
+// repairs of a past outage need no operator (R117, R119, R120).
 const (
 	// paceFew is the interval in a cluster of ten or more while few members are unhealthy. When it ends, the records
 	// include the other members with the same fault.
@@ -39,8 +39,8 @@ type limiter struct {
 	ahead int
 }
 
-// pace returns the least time between two repairs of the group and of the cluster, and why it is long; "" if it is not
-// long.
+// pace returns the least time between two repairs of the group and of the cluster, and the reason of a long time. "":
+// the time is short.
 func (l limiter) pace() (group, cluster time.Duration, why string) {
 	switch {
 	case l.dark:
@@ -117,9 +117,9 @@ func (w *world) bucket() bucket {
 	})
 }
 
-// counts: m is an unhealthy member for the limiter. A member that a rollout's step took away does not count: such a
-// step may wait for another member's repair, and that repair must not wait for the step. A member that only has no
-// leader does not count either.
+// counts: m is an unhealthy member for the limiter. A member that a rollout's step took away is excluded: such a step
+// may wait for another member's repair. That repair must not wait for the step. A member that only lacks a leader is
+// excluded too.
 func (w *world) counts(m *member) bool {
 	waits := m.report != nil && !m.ready && m.condition == well
 	return !m.extra && m.unavailable() && !waits && (m.open == nil || m.open.Actor == operation.ActorHealing)

@@ -273,7 +273,7 @@ func TestR119_AQuorumThatOneMemberLostIsGivenBackAtOnce(t *testing.T) {
 }
 
 // TestR122_AnOutageSpendsNoAttempts and costs no disk: CVMs of one or several groups are started in vain while the key
-// service is away. Once the other CVMs are back, the last CVM is started again. It is neither replaced nor given up.
+// service is away. Once the other CVMs are back, the last CVM is started again. It keeps its disk and its attempts.
 func TestR122_AnOutageSpendsNoAttempts(t *testing.T) {
 	for name, away := range map[string]func(f *fixture){
 		"of one group": func(f *fixture) { f.stopped(2) },

@@ -79,9 +79,9 @@ func (m *member) founder() bool {
 	return m.record.Incarnation == 0 && len(m.record.Lineage) == 0 && m.record.WasAvailableAt == ""
 }
 
-// foundersOf returns the Slots that bootstrap the set. It returns none if Cadre does not bootstrap the set, or if the
-// set is formed and all founders have come up. The list is fixed from the first founder's CVM on. This also holds for
-// a founder whose CVM could not be made before the others formed the set: the set lists that founder.
+// foundersOf returns the Slots that bootstrap the set. It is empty if another party bootstraps the set, or once all
+// founders have come up. The list is fixed from the first founder's CVM on. This also holds for a founder whose CVM
+// could not be made before the others formed the set: the set lists that founder.
 func (w *world) foundersOf() []string {
 	if !group.ChangesSet(w.spec) {
 		return nil
@@ -134,11 +134,10 @@ func (m *member) joining() bool {
 	return m.record.Membership != nil && m.record.Membership.Joins && !m.ready
 }
 
-// coming: a joining m exists, or is being made. A Slot whose creation was refused is not coming, and blocks no other
-// member (R47).
+// coming: a joining m exists, or is being made. A Slot whose creation was refused blocks no other member (R47).
 func (m *member) coming() bool { return m.joining() && (!m.missing() || m.open != nil) }
 
-// voteless: m has no vote in a set that is known, so that none is lost with it.
+// voteless: the set is known and m has no vote, so m can go without losing a vote.
 func (w *world) voteless(m *member) bool {
 	return group.ChangesSet(w.spec) && w.setDoubt() == "" && !slices.Contains(w.view.voters, m.slot) && !w.stillThere(m)
 }
@@ -157,8 +156,8 @@ func (w *world) pendingIn(m *member) string {
 	return ""
 }
 
-// changingIn names the change of the set by a member other than m. A member that will join and is not listed yet
-// changes nothing: two such members would wait for each other.
+// changingIn names the change of the set by a member other than m. An unlisted newcomer is not yet a change: two such
+// members would wait for each other.
 func (w *world) changingIn(m *member) string {
 	before := true // of two leaving members, the first blocks the other
 	leaves := m.open != nil && m.open.Leaving()
@@ -277,9 +276,8 @@ func (w *world) holdsOfJoining(c candidate, l look) []Hold {
 	return nil
 }
 
-// unheardVoter returns a voter other than m that is not known to be healthy, where that keeps newcomers out. etcd
-// lists no new member while it cannot reach every voter, to protect a majority that already lacks one. "": no such
-// voter.
+// unheardVoter returns a voter other than m that is not known to be healthy, where that keeps newcomers out. etcd adds
+// a member only while it reaches every voter. This protects a majority that already lacks a voter. "": no such voter.
 func (w *world) unheardVoter(m *member) string {
 	if !group.AddsMembers(w.spec) {
 		return ""
@@ -313,7 +311,7 @@ func (w *world) holdsOfLeaving(c candidate, l look) []Hold {
 		return nil // the set loses no vote, and a joining member may wait for exactly this removal (R104)
 	}
 	// A dead voter goes first (R48): the newcomer may wait for exactly this removal. A voter that is to be replaced
-	// stays if its replacement could not join: outside the set it does not help.
+	// stays if its replacement could not join, because its removal would help no member.
 	first := votes && !w.view.healthy[c.m.slot] && (c.kind != operation.Replace || !w.stuckIn(c.m))
 	if pending := w.pendingBeside(c.m, l.taken); pending != "" && !first {
 		holds = append(holds, hold(HoldSetChanging, "one member comes or goes at a time, and %s", pending))
@@ -399,7 +397,7 @@ func (w *world) membershipOf(m *member) *group.Membership {
 }
 
 // setChange returns the one due change of the set, and the member that makes it: the leader of the set (R48). The set
-// does not change while its voters are unknown or without a majority (R43, R51), or during a hand-over of leadership.
+// stays unchanged while its voters are unknown or below a majority (R43, R51), or during a hand-over of leadership.
 func (w *world) setChange() (lead *member, change *group.SetChange) {
 	lead = w.find(w.view.leader)
 	if lead == nil || lead.report == nil || w.ending() || !w.obs.Complete() || w.setDoubt() != "" || w.quorumLost() {

@@ -85,8 +85,8 @@ func TestR46_TheLastVoters(t *testing.T) {
 	}
 }
 
-// TestR46_WhoHasNoVoteMayGo: removing a member without a vote loses no vote, for any number of voters. The member may
-// be the obstacle to the set's progress.
+// TestR46_WhoHasNoVoteMayGo: a member that is no voter may go, for any number of voters. The member may be the
+// obstacle to the set's progress.
 func TestR46_WhoHasNoVoteMayGo(t *testing.T) {
 	for name, c := range map[string]struct {
 		members int
@@ -420,9 +420,9 @@ func TestR48_AChangeNamesAnIncarnation(t *testing.T) {
 	}
 }
 
-// TestR48_ALearnerThatNobodyNamesLeaves: a learner that has not started is listed under its address if the leader does
-// not know its Slot any more, for example after its Boot was revoked. The removal of its Slot removes the learner
-// anyway.
+// TestR48_ALearnerThatNobodyNamesLeaves: a learner that has not started is listed under its address. This happens if
+// the leader lost the learner's Slot, for example after its Boot was revoked. The removal of its Slot removes the
+// learner anyway.
 func TestR48_ALearnerThatNobodyNamesLeaves(t *testing.T) {
 	f := newFixture(4, "etcd")
 	f.joiner(3)
@@ -496,8 +496,9 @@ func TestR49_WhoIsOutTakesNothingMoreAway(t *testing.T) {
 	}
 }
 
-// TestR49_R117_WhoIsOutAndWhoWentDownSinceDoNotWaitForEachOther: a member that healing removed from the set waits for
-// no other member, and no other member waits for it. The platform may refuse to delete its CVM for days.
+// TestR49_R117_WhoIsOutAndWhoWentDownSinceDoNotWaitForEachOther: a member that healing removed from the set, and a
+// member that went down since, do not wait for each other. The platform may refuse to delete the first member's CVM
+// for days.
 func TestR49_R117_WhoIsOutAndWhoWentDownSinceDoNotWaitForEachOther(t *testing.T) {
 	beside := func(edit func(f *fixture)) *fixture {
 		f := heals(5, "etcd").out(4)
@@ -635,8 +636,8 @@ func TestR49_WhoWaitsToLeaveKeepsNobodyDown(t *testing.T) {
 	wantNotHeld(t, f.asks("db-1", "q").plan(), "db-1", HoldCallUndecided)
 }
 
-// TestR48_WhoWasRefusedKeepsNoOtherOneOut: of two members that are out of the set, one goes on after the other. It
-// does not wait for a member whose call the platform refused, because that step may never go on.
+// TestR48_WhoWasRefusedKeepsNoOtherOneOut: of two members that are out of the set, one goes on after the other. The
+// exception is a member whose call the platform refused, because its step may stay refused.
 func TestR48_WhoWasRefusedKeepsNoOtherOneOut(t *testing.T) {
 	for outcome, safe := range map[operation.Outcome]bool{operation.OutcomeRefused: true, operation.OutcomeDone: false} {
 		f := newFixture(5, "etcd").out(3).out(4)

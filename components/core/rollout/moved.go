@@ -14,7 +14,7 @@ func (m *member) joinSuperseded(op *operation.Operation) {
 	if op.Phase == operation.Superseded || endsBetweenParts(op) {
 		m.superseded = append(m.superseded, op)
 	}
-	// A call that certainly had no effect proves nothing about the call before.
+	// Only a call with a possible effect supersedes the call before it.
 	if op.Before.Follows != "" && op.Phase.Ended() && !op.Call.InVain() {
 		if m.followed == nil {
 			m.followed = make(map[string]bool)
@@ -24,7 +24,7 @@ func (m *member) joinSuperseded(op *operation.Operation) {
 }
 
 // endsBetweenParts: the platform refused a part of op after another part had taken its CVM down. The CVM's next Boot
-// may never be admitted: it runs neither the old state nor the wanted state.
+// may stay refused, because it runs a mix of the old state and the wanted state.
 func endsBetweenParts(op *operation.Operation) bool {
 	return op.EndedHalfDone() && op.Call.InVain()
 }

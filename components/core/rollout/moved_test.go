@@ -16,7 +16,7 @@ func movedFixture() *fixture {
 }
 
 // TestASlotWhoseCallDidNotShowYetIsOnItsWay: the admission and the last report are the Boot that the call ends. The
-// Slot returns to A without a drain, because no agent would answer. No other Slot starts a step meanwhile (I1).
+// Slot returns to A without a drain, because the agent is gone. No other Slot starts a step meanwhile (I1).
 func TestASlotWhoseCallDidNotShowYetIsOnItsWay(t *testing.T) {
 	f := movedFixture()
 	p := f.plan()

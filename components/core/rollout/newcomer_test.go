@@ -43,8 +43,7 @@ func TestR47_WhoWasNeverMadeIsNotJoining(t *testing.T) {
 	}
 }
 
-// TestR49_ADeadVoterStaysWhileNobodyCanComeIn: a dead voter is not removed for replacement while no newcomer could
-// join.
+// TestR49_ADeadVoterStaysWhileNobodyCanComeIn: a dead voter is removed for replacement only if a newcomer could join.
 func TestR49_ADeadVoterStaysWhileNobodyCanComeIn(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(f *fixture)
@@ -209,8 +208,8 @@ func TestR115_R48_WhoIsReplacedBeforeWhom(t *testing.T) {
 	}
 }
 
-// TestR48_NobodyIsMadeBesideAVoterThatIsNotWell: a set that cannot reach each of its voters lists no new member. So no
-// member is made for it.
+// TestR48_NobodyIsMadeBesideAVoterThatIsNotWell: a set adds a member only while it reaches each of its voters. Until
+// then no member is made for it.
 func TestR48_NobodyIsMadeBesideAVoterThatIsNotWell(t *testing.T) {
 	for kind, want := range map[string]string{"etcd": HoldSetChanging, "consul": ""} {
 		for name, change := range map[string]func(f *fixture){

@@ -10,7 +10,7 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// Health is three-valued; Unknown is neither healthy nor unhealthy (R10).
+// Health is three-valued; Unknown is a value of its own (R10).
 type Health string
 
 const (
@@ -114,7 +114,7 @@ type Observation struct {
 	Simulated bool
 }
 
-// Complete reports that every source answered. Without that, no new step begins (R11, R26).
+// Complete reports that every source answered. New steps begin only in a complete observation (R11, R26).
 func (o Observation) Complete() bool { return o.Platform.Known && o.Records.Known }
 
 // Incomplete names the source that did not answer, for people.
@@ -172,7 +172,7 @@ type Report struct {
 	HealthReason string
 	// Failing are the names of the checks that certainly fail.
 	Failing []string
-	// Pending are the checks that came while the Boot ran and have no verdict yet: Health does not include them.
+	// Pending are the checks that came while the Boot ran and still wait for their first verdict: Health excludes them.
 	Pending []string
 	// AgentSpec is the Revision whose driver, hooks and checks the agent uses; empty: the agent does not report it.
 	AgentSpec string
@@ -195,8 +195,8 @@ type Report struct {
 	Voters []string
 	// Learners belong to the set without a vote, as the same configuration lists them.
 	Learners []string
-	// MemberIDs are the configuration's ids of the members, by their Slots. A member without a known Slot appears here,
-	// and among the learners, under its VIP, or else under its id. Workloads without such ids have none.
+	// MemberIDs are the configuration's ids of the members, by their Slots. A member of an unknown Slot appears here,
+	// and among the learners, under its VIP, or else under its id. MemberIDs is empty for workloads without such ids.
 	MemberIDs map[string]string
 	// Followers are the Slots that this member, which leads, sees following it now (R125).
 	Followers []string

@@ -34,8 +34,8 @@ type candidate struct {
 	left bool
 }
 
-// candidates are the Actions needed for Slots that are not in a step, in the order
-// of R104: creations and replacements, then removals, then updates and restarts by class.
+// candidates are the Actions for Slots without an open step, in the order of R104: creations and replacements, then
+// removals, then updates and restarts by class.
 func (w *world) candidates() []candidate {
 	creates := make([]candidate, 0, 8)
 	updates := make([]candidate, 0, len(w.members))
@@ -137,7 +137,7 @@ func (w *world) retargetable(m *member) bool {
 	if w.refreshedAfter(m) && !w.waitsForEdit(m) {
 		return false
 	}
-	// A CVM that is made and not listed yet cannot be moved. Its apparent need is a replacement.
+	// A new CVM cannot be moved before it is listed. Its apparent need is a replacement.
 	return m.open.Decided() && m.seen.Instance != nil
 }
 

@@ -297,8 +297,8 @@ func TestR31_ABootRefusedForItsRevisionIsBroken(t *testing.T) {
 	wantHeld(t, f.plan(), s.Slot, HoldUnknownHealth)
 }
 
-// TestR11_AReportDoesNotOutliveItsBoot: the last report of a Boot does not count once its instance ran another Boot,
-// after the time in which a live Boot would have reported again.
+// TestR11_AReportDoesNotOutliveItsBoot: the last report of a Boot loses its value when its instance ran another Boot.
+// That is the case if a live Boot would have reported again by then.
 func TestR11_AReportDoesNotOutliveItsBoot(t *testing.T) {
 	f := newFixture(3, "none").want("B")
 	s := &f.obs.Slots[1]
@@ -317,8 +317,8 @@ func TestR11_AReportDoesNotOutliveItsBoot(t *testing.T) {
 	}
 }
 
-// TestR104_ARemovalGoesBeforeAnUpdateThatCouldBeginAsWell: no member is down and no step is open, so that both could
-// begin. The removal begins, and the update waits for it.
+// TestR104_ARemovalGoesBeforeAnUpdateThatCouldBeginAsWell: all members are up and idle, so both could begin. The
+// removal begins, and the update waits for it.
 func TestR104_ARemovalGoesBeforeAnUpdateThatCouldBeginAsWell(t *testing.T) {
 	f := newFixture(4, "none")
 	f.spec.Replicas = 3
@@ -412,7 +412,7 @@ func TestR132_ARefreshHandsNothingOver(t *testing.T) {
 	}
 }
 
-// TestR105_AStepIsFollowedByARefresh: an edit of checks alone stops no member in a step, and reboots no member.
+// TestR105_AStepIsFollowedByARefresh: an edit of checks alone never stops or reboots a member in a step.
 func TestR105_AStepIsFollowedByARefresh(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind   operation.Kind

@@ -225,7 +225,7 @@ func (w *world) holdsOfProtection(c candidate, _ look) []Hold {
 	if p == nil {
 		return nil
 	}
-	// An update is no repair: a reboot alone is no request for another Revision.
+	// Only a restart is a repair: an update would give the member another Revision.
 	repair := c.kind == operation.Restart && c.condition != well && c.condition != lost
 	if repair {
 		return nil

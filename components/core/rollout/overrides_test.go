@@ -153,7 +153,7 @@ func TestR92_WhatAFreezeCallsOffIsTold(t *testing.T) {
 	}
 }
 
-// TestR139_AFreezeIsToldWhereItHoldsNothing: a plan without a step would not show why the next step waits.
+// TestR139_AFreezeIsToldWhereItHoldsNothing: an empty plan would hide why the next step waits.
 func TestR139_AFreezeIsToldWhereItHoldsNothing(t *testing.T) {
 	f := newFixture(3, "none")
 	f.obs.Freeze = &Override{Reason: "we look into it", By: "ann", Group: "db"}

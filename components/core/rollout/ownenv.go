@@ -7,8 +7,8 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// envUnapplied: the CVM of m received other env values of its own than wanted (R143). No platform shows these values
-// and no Boot proves them. The record of the last call decides.
+// envUnapplied: the CVM of m received other env values of its own than wanted (R143). The platform and the Boot say
+// nothing about these values. The record of the last call decides.
 func (w *world) envUnapplied(m *member) bool {
 	if m.seen.Instance == nil || m.condemned || m.want.revision == "" {
 		return false

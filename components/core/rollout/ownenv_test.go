@@ -54,8 +54,8 @@ func TestR143_AValueOfOneSlotIsAStepOfItAlone(t *testing.T) {
 	wantExecutes(t, f.plan(), "UPDATE db-1") // withdrawing the value is a step too
 }
 
-// TestR143_AValueIsHeldLikeAnUpdate: the rules of updates apply. A Slot that may not be restarted is not restarted for
-// a value.
+// TestR143_AValueIsHeldLikeAnUpdate: the rules of updates apply to a step for a value, including the limit on
+// restarts.
 func TestR143_AValueIsHeldLikeAnUpdate(t *testing.T) {
 	f, _ := coloured(t)
 	f.spec.UpdatePolicy.MostDisruptiveAllowedAction = group.ActionRefresh
@@ -87,8 +87,7 @@ func TestR143_WhatIsGivenIsRecordedWithTheCall(t *testing.T) {
 	}
 }
 
-// TestR143_WhereThereIsNothingToGiveNothingIsUnapplied: a Slot without a CVM, with a CVM that goes, and without a
-// known Revision.
+// TestR143_WhereThereIsNothingToGiveNothingIsUnapplied: the CVM is missing, the CVM goes, or the Revision is unknown.
 func TestR143_WhereThereIsNothingToGiveNothingIsUnapplied(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(m *member)

@@ -40,7 +40,7 @@ func TestR139_AnOverrideIsToldWithAllThatIsKnown(t *testing.T) {
 	}
 }
 
-// TestR10_WhichReportCounts: a report older than the limit does not count, nor does a report from the future.
+// TestR10_WhichReportCounts: a report counts unless it is older than the limit or from the future.
 func TestR10_WhichReportCounts(t *testing.T) {
 	w := &world{now: epoch, t: DefaultTiming()}
 	for age, want := range map[time.Duration]bool{0: true, w.t.StaleAfter: true, w.t.StaleAfter + 1: false, -operation.LiveWithin: true, -operation.LiveWithin - 1: false} {

@@ -39,7 +39,7 @@ func harmOf(k operation.Kind) harm {
 	return destructive
 }
 
-// check returns why c may not run now, or nothing.
+// check returns why c must wait, or no Hold if c may run now.
 type check func(w *world, c candidate, l look) []Hold
 
 // predicate is one rule that can hold an Action.

@@ -19,8 +19,8 @@ const (
 )
 
 // trackRollout updates the rollout record. A new target starts a new rollout and supersedes the old. Work on an ended
-// rollout opens it again. The state follows from the observation. A pass without a complete observation changes no
-// verdict (R11).
+// rollout opens it again. The state follows from the observation. An incomplete observation leaves the verdict
+// unchanged (R11).
 func (w *world) trackRollout() {
 	w.noteFailedRevisions()
 	w.startRollout()
@@ -68,8 +68,8 @@ func (w *world) trackRollout() {
 	}
 }
 
-// leftBehind returns the Slots that the spec's instance blocks or an override keep from the target. The rollout is not
-// complete without them (R139). why names the reason, or is empty if no Slot is kept; for a single Slot it has all
+// leftBehind returns the Slots that the spec's instance blocks or an override keep from the target. The rollout is
+// complete only with them (R139). why names the reason, or is empty if no Slot is kept; for a single Slot it has all
 // details.
 func (w *world) leftBehind() (slots, why string) {
 	var names, by []string
@@ -171,8 +171,8 @@ func (w *world) madeAnew() bool {
 	return w.rec.Status.Target == "" && r != nil && ended(r.State)
 }
 
-// goesOn: the newest rollout has the spec's target. A group that was made again begins its own rollout, which inherits
-// no clock, no verdict and no evidence.
+// goesOn: the newest rollout has the spec's target. A group that was made again begins its own rollout, with a new
+// clock and without earlier verdicts or evidence.
 func (w *world) goesOn(r *operation.Rollout) bool { return r.To == w.target && !w.madeAnew() }
 
 func ended(s operation.RolloutState) bool {
@@ -342,7 +342,7 @@ func (w *world) arrived() bool {
 	return true
 }
 
-// workLeft: a Slot in scope is not at the target, or does not exist yet.
+// workLeft: a Slot in scope is missing or has another Revision than the target.
 func (w *world) workLeft() bool {
 	return slices.ContainsFunc(w.members, func(m *member) bool {
 		// A Slot that gets another CVM existed before and returns, so it is no work of the rollout.
@@ -412,7 +412,7 @@ func failedIn(op *operation.Operation) operation.Phase {
 }
 
 // progressSince returns the time of the rollout's last progress: an arrival, a resume, a platform refusal, or the end
-// of a hook that the rollout waited for.
+// of an awaited hook.
 func (w *world) progressSince() time.Time {
 	since := w.rollout.ProgressAt
 	if until := w.tally.delayedUntil; until.After(since) {

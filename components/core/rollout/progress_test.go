@@ -560,7 +560,7 @@ func TestAnAgentsFaultIsInTheReasonOfItsSlot(t *testing.T) {
 	}
 }
 
-// TestARolloutNamesTheCallerOfTheSpecThatBeganIt: the rollout names the caller and the request of its first spec, and
+// TestARolloutNamesTheCallerOfTheSpecThatBeganIt: the rollout names the caller and the request of its first spec. It
 // keeps them when a later spec with the same target is applied.
 func TestARolloutNamesTheCallerOfTheSpecThatBeganIt(t *testing.T) {
 	f := newFixture(3, "none").want("B")

@@ -48,9 +48,9 @@ func (w *world) holdsOfSize(c candidate) []Hold {
 	return nil
 }
 
-// alone: no other member can take m's duties, by its role: learners, and replicas that may not lead. Then m is updated
-// like the only member of its group (R18). If m is the only remaining member, members that are to be removed have its
-// duties as long as they run.
+// alone: m is the only member whose role can have m's duties; the others are learners, or replicas that may not lead.
+// Then m is updated like the only member of its group (R18). If m is the only remaining member, members that are to be
+// removed have its duties as long as they run.
 func (w *world) alone(m *member) bool {
 	others := w.members
 	if len(others) == 1 {
@@ -137,8 +137,8 @@ func (w *world) holdsOfMajority(c candidate, taken *taken) []Hold {
 	return nil
 }
 
-// outsideQuorum: stopping c removes no vote, because c is certainly down, or because no quorum exists. While the
-// cluster has a leader, a voter that does not report or lags may hold the very vote that the leader needs. Such a
+// outsideQuorum: stopping c removes no vote, because c is certainly down, or because the quorum is lost. While the
+// cluster has a leader, a voter that lags or does not report may hold the very vote that the leader needs. Such a
 // voter is judged like a healthy voter.
 func (w *world) outsideQuorum(c candidate) bool {
 	if !w.isSick(c) || w.view.healthy[c.m.slot] {

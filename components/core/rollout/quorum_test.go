@@ -271,8 +271,8 @@ func TestR54_WithoutACandidateTheLeaderWaits(t *testing.T) {
 	wantHeld(t, p, "db-1", HoldNoCandidate)
 }
 
-// TestR18_ASoleLeaderAmongLearnersIsInterruptedUnlessThatIsRefused: learners, and replicas that may not lead, cannot
-// take over. The leader is interrupted like the only member of a group, after all other members.
+// TestR18_ASoleLeaderAmongLearnersIsInterruptedUnlessThatIsRefused: learners and replicas without failover cannot take
+// over. The leader is interrupted like the only member of a group, after all other members.
 func TestR18_ASoleLeaderAmongLearnersIsInterruptedUnlessThatIsRefused(t *testing.T) {
 	for _, kind := range []string{"patroni", "consul"} {
 		f := allButTheLeader(kind)
@@ -390,8 +390,8 @@ func TestR53_ARetryGivesNoSecondTransfer(t *testing.T) {
 	}
 }
 
-// TestWhoIsToBeRemovedTakesOver: a leader whose group shrinks to one is not alone while the other members still run,
-// because no operator agreed to lose their disks. Its update hands leadership to one of them; earlier it interrupted
+// TestWhoIsToBeRemovedTakesOver: the group shrinks to its leader, while the other members still run. They run because
+// no operator agreed to lose their disks. The leader's update hands leadership to one of them; earlier it interrupted
 // the service. Found by the simulator, seed 15.
 func TestWhoIsToBeRemovedTakesOver(t *testing.T) {
 	f := newFixture(4, "patroni").want("B").rolling()

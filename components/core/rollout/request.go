@@ -48,7 +48,7 @@ type Request struct {
 	As     string
 	Reason string
 	By     string
-	// VMUUID and InstanceID are the CVM of a restart, update or replace, as its Slot was bound at the request; "" means
+	// VMUUID and InstanceID are the CVM of a restart, update or replace, as its Slot was bound at the request. "" means
 	// the Slot's CVM at any time. Gone: the platform did not list the CVM.
 	VMUUID     string
 	InstanceID string
@@ -98,7 +98,7 @@ func (w *world) joinRequests() {
 	}
 }
 
-// backAfter is how much newer than a request a listing must be to prove that its CVM returned: the request was made by
+// backAfter is how much newer than a request a listing must be to prove that its CVM returned. The request was made by
 // a coordinator whose clock may differ.
 const backAfter = time.Minute
 

@@ -27,7 +27,7 @@ const (
 	ConditionAgentsHeard = "AgentsHeard"
 	// ConditionQuorum is false while fewer voters than a majority are known to be healthy.
 	ConditionQuorum = "Quorum"
-	// ConditionOrphans: CVMs of the group that no Slot claims; never deleted (R77).
+	// ConditionOrphans: CVMs of the group that no Slot claims. Cadre leaves them on the platform (R77).
 	ConditionOrphans = "Orphans"
 	// ConditionAdmissionPolicy is false while an operator's admission request is not fulfilled, such as a lower floor.
 	ConditionAdmissionPolicy = "AdmissionPolicy"
@@ -207,7 +207,7 @@ func phaseWord(op operation.Operation) group.SlotState {
 	return group.SlotUnavailable
 }
 
-// conditions keep their Since while neither their status nor their reason changes.
+// conditions keep their Since until their status or their reason changes.
 func (w *world) conditions(s group.Status) []group.Condition {
 	var out []group.Condition
 	add := func(kind string, status bool, reason, message string) {

@@ -35,7 +35,7 @@ type checker struct {
 	effects map[string]int
 	begins  []string
 	calls   []string
-	// always: the checker also turns the order of the input at this moment, since it skipped earlier moments.
+	// always: the checker reorders the input in every pass, because its usual interval would leave this moment out.
 	always bool
 }
 

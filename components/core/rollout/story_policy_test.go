@@ -35,8 +35,8 @@ func (c *coordinator) tidy() {
 	}
 }
 
-// letsIn returns the Revision that a new Boot of c is admitted at: among the Revisions that measure like it, the last
-// allowed Revision; "": no such Revision exists.
+// letsIn returns the Revision that a new Boot of c is admitted at. It is the last allowed Revision among the Revisions
+// that measure like it. "": no such Revision exists.
 func (w *world) letsIn(c *cvm) string {
 	for _, a := range slices.Backward(w.policies[c.slot].Allowed) {
 		if w.measures(c, a.Revision) {

@@ -90,7 +90,7 @@ func (w *world) changeSet() {
 	}
 }
 
-// allVote: each of the voters is present. Otherwise etcd lists no new member, not even without a vote.
+// allVote: each of the voters is present. Otherwise etcd adds no member, even as a learner.
 func (w *world) allVote() bool {
 	return !slices.ContainsFunc(w.voters, func(slot string) bool {
 		c := w.of(slot)

@@ -263,7 +263,7 @@ func because(reason string) string {
 	return ": " + reason
 }
 
-// stillText returns a text without its figures: a text that only counts up is not written again.
+// stillText returns a text without its figures, so that a text whose figures alone changed is written once.
 func stillText(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' {

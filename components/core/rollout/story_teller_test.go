@@ -222,7 +222,7 @@ func (s *story) pass(d time.Duration) {
 	}
 }
 
-// longestQuiet bounds how far a story goes without a turn, so that an event without an announced time still shows.
+// longestQuiet bounds how far a story goes before its next turn, so that an unannounced event still shows.
 const longestQuiet = time.Minute
 
 // next advances to the next moment of a possible event, and no further than end. After a change, or while an Operation

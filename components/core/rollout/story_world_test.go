@@ -34,7 +34,7 @@ type world struct {
 	// cvms in the order in which they were made.
 	cvms []*cvm
 	made int
-	// broken Revisions never become healthy; stuck Revisions never boot.
+	// broken Revisions stay unhealthy; stuck Revisions never boot.
 	broken, stuck map[string]bool
 	// says is the workload's message at a broken Revision.
 	says map[string]string
@@ -85,7 +85,7 @@ type cvm struct {
 	boots int
 	boot  string
 	upAt  time.Time
-	// agentAt is when the agent last started; its Boot is younger than the CVM's.
+	// agentAt is when the agent last started. After an agent restart, its Boot is younger than the CVM's boot.
 	agentAt time.Time
 	silent  bool
 	// unproven: the CVM's Boot runs, and cannot attest again.
@@ -126,7 +126,7 @@ type drainWay struct {
 
 func (w *world) up(c *cvm) bool { return !c.gone && c.status == "running" && !w.now.Before(c.upAt) }
 
-// works: the member does its duty, known or not. A member that is not admitted has neither peers nor secrets.
+// works: the member does its duty, known or unknown to the coordinators. Peers and secrets need an admission.
 func (w *world) works(c *cvm) bool {
 	return w.up(c) && !c.hung && c.admitted != nil && (c.boot == "" || c.admitted.BootID == c.boot) && c.sick == "" && !w.broken[w.runs(c)] && !w.stuck[w.runs(c)] && w.starts(c)
 }
@@ -490,7 +490,7 @@ func (w *world) name(revision string) string {
 	return revision
 }
 
-// fails returns the failing check of c. A check that the Boot's Revision no longer has is not judged.
+// fails returns the failing check of c. A check is judged only while the Boot's Revision has it.
 func (w *world) fails(c *cvm) string {
 	if c.admitted != nil && w.checks[c.admitted.Revision] != "" && w.checks[c.admitted.Revision] != c.failing {
 		return ""

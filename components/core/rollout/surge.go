@@ -11,9 +11,11 @@ import (
 
 // Extra members (R15a): during a rollout, a group with max_surge has some additional members. They keep the wanted
 // number of members in service while one is away. A group that may spare no member also gets an extra member for an
-// update or restart by a Slot's name (byname.go). Extra members are made like every Slot made during a rollout, at the
-// stable Revision (R107); a platform makes no CVM at content that no CVM of the app had yet. They are updated first,
-// because their ordinals are the highest. Their disks are their own, and no member needs the data when they go.
+// update or restart by a Slot's name (byname.go).
+//
+// Extra members are made like every Slot made during a rollout, at the stable Revision (R107). The platform makes a
+// CVM only at content that a CVM of the app already had. Extra members are updated first, because their ordinals are
+// the highest. Their disks are their own, and no member needs the data when they go.
 
 // extras returns the ordinals of the Slots that the group has for its rollout, or for a request by a Slot's name.
 func (w *world) extras() []int {
@@ -148,8 +150,8 @@ func (w *world) underWay(slot string) bool {
 	return slices.ContainsFunc(w.rec.Operations, func(op operation.Operation) bool { return op.Slot == slot && !op.Phase.Ended() })
 }
 
-// surgeWaits: the rollout waits for an operator or an approval. It keeps its extra members and makes none, because no
-// update would follow. A request by name makes its own extra member.
+// surgeWaits: the rollout waits for an operator or an approval. It keeps its extra members and makes no more, because
+// updates would not follow. A request by name makes its own extra member.
 func (w *world) surgeWaits() bool {
 	if w.spec.UpdatePolicy.Type == group.Opportunistic || w.stoppedBy() != "" || !w.mayRun(w.target) {
 		return true
@@ -230,9 +232,9 @@ func (w *world) spare(except *member, t *taken) (n int) {
 	return n
 }
 
-// budget returns how many of the Slots may be away with c, and its text. An extra member that is away does not use the
-// budget, but it adds no spare. A group that may spare no member still repairs one member at a time, and refreshes
-// one: a refresh stops no member.
+// budget returns how many of the Slots may be away with c, and its text. An extra member that is away is outside the
+// budget, but the others lose it as a spare. A group that may spare no member still repairs one member at a time, and
+// refreshes one: the refreshed member keeps serving.
 func (w *world) budget(c candidate, t *taken) (limit int, text string) {
 	limit = group.MaxUnavailable(w.spec)
 	text = fmt.Sprintf("max_unavailable is %d", limit)

@@ -190,8 +190,8 @@ func TestTheBudgetTellsOfExtraSlots(t *testing.T) {
 	}
 }
 
-// TestR15_NoExtraMemberForASlotThatWaits: a Slot whose step waits for an operator, or that needs no step, gets no
-// extra member, for any state of the rollout.
+// TestR15_NoExtraMemberForASlotThatWaits: in any state of the rollout, a Slot gets an extra member only if its step
+// can begin without an operator.
 func TestR15_NoExtraMemberForASlotThatWaits(t *testing.T) {
 	pin := func(f *fixture, name string) {
 		f.spec.Instances = []group.InstanceSettings{{Ordinal: 1, PinnedRevision: revisionOf(f.spec, name)}}
@@ -232,7 +232,7 @@ func TestR15_NoExtraMemberForASlotThatWaits(t *testing.T) {
 }
 
 // TestR15_WhatIsSaidOfAnExtraSlotKeepsItFromNoRollout: an extra member runs a new Revision before the members with
-// data of their own. No setting for its ordinal changes that, and a rollout is complete without it.
+// data of their own, for any settings of its ordinal. A rollout is complete without the extra member.
 func TestR15_WhatIsSaidOfAnExtraSlotKeepsItFromNoRollout(t *testing.T) {
 	for name, edit := range map[string]func(*fixture){
 		"a mark":  func(f *fixture) { f.excludes(2, group.FromRollout) },

@@ -97,7 +97,7 @@ func (w *world) takeTally() {
 			if m.open.Kind == operation.Replace {
 				t.replacing = append(t.replacing, m)
 			}
-			// A step does not wait for that member either, nor for a member that an operator drained, maybe for days.
+			// Steps wait neither for that member, nor for a member that an operator drained, maybe for days.
 			if w.voter(m) && !m.rests() && !left {
 				t.openVoters = append(t.openVoters, m)
 			}

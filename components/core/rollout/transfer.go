@@ -7,8 +7,8 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// holdsOfLeader are the rules of the leader's own step: last of all, at most one planned transfer per rollout, and
-// only to a fit member (R53-R55).
+// holdsOfLeader are the rules of the leader's own step (R53-R55). The step comes last, with at most one planned
+// transfer per rollout, and only to a fit member.
 func (w *world) holdsOfLeader(c candidate, l look) []Hold {
 	if l.op != nil {
 		return w.holdsOfLeading(c.m, l.op)
@@ -52,8 +52,8 @@ func (w *world) holdsOfLeading(m *member, op *operation.Operation) []Hold {
 	return []Hold{hold(HoldLeaderUnknown, "%s leads", m.slot)}
 }
 
-// transfer returns the planned hand-over of c's step. It returns nil if c does not lead, or if no member can take over
-// (R53, R54).
+// transfer returns the planned hand-over of c's step, or nil. It needs a leading c and a possible successor (R53,
+// R54).
 func (w *world) transfer(c candidate) *operation.Transfer {
 	if !c.m.leads() || c.kind == operation.Create {
 		return nil

@@ -82,8 +82,8 @@ func (w *world) tries(c candidate) (n, refusals int, last *operation.Operation) 
 	return n, refusals, last
 }
 
-// cameToNothing: the member, a safety check or the platform called op off, or the platform refused it. A pause or a
-// new spec is no refusal and does not count (R80).
+// cameToNothing: the member, a safety check or the platform called op off, or the platform refused it. The end of an
+// op by a pause or a new spec does not count (R80).
 func cameToNothing(op *operation.Operation) bool {
 	called := []operation.Cause{operation.CauseHook, operation.CauseDrainDeadline, operation.CauseUnsafe, operation.CausePrecondition}
 	return op.Phase == operation.Failed || op.Phase == operation.Aborted && slices.Contains(called, op.Failure.Cause)

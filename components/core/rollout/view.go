@@ -171,8 +171,8 @@ func differ(a, b uint64) bool { return a != 0 && b != 0 && a != b }
 
 func (w *world) find(slot string) *member { return w.bySlot[slot] }
 
-// nameSilent marks each member that its followers name as their leader and whose own report is missing. Either the
-// agent does not report, or its workload does not answer. Then the other members' view of that member counts (R125).
+// nameSilent marks each member that its followers name as their leader and whose own report is missing. The member's
+// agent or its workload is silent. Then the other members' view of that member counts (R125).
 func (w *world) nameSilent() {
 	for _, m := range w.everyone {
 		r := m.report
@@ -193,7 +193,7 @@ func (m *member) certainlyDown() bool {
 	return m.shownDown() || m.provenElsewhere()
 }
 
-// shownDown: the platform lists the CVM as not booting, or not running.
+// shownDown: the platform lists the CVM as stopped or as failing to boot.
 func (m *member) shownDown() bool {
 	return m.stopped() || m.seen.Instance != nil && m.seen.Instance.BootError != ""
 }

@@ -320,7 +320,7 @@ func TestFactsSayWhoIsListed(t *testing.T) {
 	}
 }
 
-// TestConditionsSayWhatAndSinceWhen while neither status nor reason changes.
+// TestConditionsSayWhatAndSinceWhen until the status or the reason changes.
 func TestConditionsSayWhatAndSinceWhen(t *testing.T) {
 	since := func(f *fixture, kind string) time.Time {
 		t.Helper()

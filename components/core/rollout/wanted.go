@@ -69,8 +69,8 @@ func (w *world) pinned(m *member, pin string) want {
 	return want{revision: pin, why: fmt.Sprintf("instance[\"%d\"].pinned_revision", m.ordinal)}
 }
 
-// whereItIs returns the wanted Revision of a Slot that no rollout updates: its assigned Revision, or for a new Slot
-// the last proven Revision (R94, R107).
+// whereItIs returns the wanted Revision of a Slot that no rollout updates. It is the assigned Revision, or for a new
+// Slot the last proven Revision (R94, R107).
 func (w *world) whereItIs(m *member) string {
 	if m.record.Assigned != "" {
 		return m.record.Assigned
@@ -83,8 +83,7 @@ func (w *world) whereItIs(m *member) string {
 
 // lastProven returns the Revision for a new Slot until a member has proven the target. This is the stable Revision. If
 // no Slot was last available at stable, it is the Revision of most other Slots. A Slot that is kept back stops stable
-// from moving, while all others go on (R6, R108). known is false if no such Revision exists, or its content is not
-// recorded.
+// from moving, while all others go on (R6, R108). known requires a recorded content of that Revision.
 func (w *world) lastProven() (revision string, known bool) {
 	if w.stable == "" {
 		return "", false

@@ -145,7 +145,7 @@ type standing struct {
 	reason    string
 	available bool
 	// fell: the member was ready until this pass. settled: the member serves, and has served for min_ready. flaps: the
-	// member serves but does not count yet, because it was ready and not ready by turns (R9).
+	// member serves and does not count yet, because its readiness changed too often (R9).
 	fell, settled, flaps bool
 	// unsure: the member is in U but may serve. Either it does not report or is unhealthy, and waits for a repair, or it
 	// is between two parts of its step. between is only the second case.
@@ -332,13 +332,12 @@ func (w *world) givenTarget(m *member) bool {
 	}
 	wanted, i := w.rec.Revisions[m.want.revision].ComposeHash, m.seen.Instance
 	if i != nil && i.ComposeHash != "" && wanted != "" {
-		// A shared hash does not count for a down CVM that never received the wanted Revision: a corrected spec starts
-		// that CVM (R39).
+		// A shared hash is no proof for a down CVM that received another Revision: a corrected spec starts that CVM (R39).
 		assigned := m.record.Assigned
 		if m.open != nil {
 			assigned = m.open.From // the step has not changed the CVM yet
 		}
-		// A CVM that shows a state it was not assigned does not count either: an earlier call made it so. The Slot's
+		// The hash is no proof either if the CVM shows another state than assigned: an earlier call made it so. The Slot's
 		// policy admits only the assigned Revision.
 		shares := w.rec.Revisions[assigned].ComposeHash == wanted
 		told := assigned == "" || assigned == m.want.revision || shares && !stoppedWord(i)
@@ -368,7 +367,7 @@ func (w *world) adoptedAs(m *member) bool {
 	})
 }
 
-// missing: no CVM fills the Slot, and none ever did.
+// missing: the Slot never had a CVM.
 func (m *member) missing() bool {
 	return m.seen.Instance == nil && m.record.InstanceID == "" && m.record.VMUUID == ""
 }
@@ -376,7 +375,7 @@ func (m *member) missing() bool {
 // vanished: the listing lacks the CVM that was bound to the Slot.
 func (m *member) vanished() bool { return m.seen.Instance == nil && !m.missing() }
 
-// inService: the member is ready and in no step, available or not yet. Its loss would reduce the service.
+// inService: the member is ready and in no step, available or about to be. Its loss would reduce the service.
 func (m *member) inService() bool { return m.ready && m.open == nil }
 
 // unavailable is membership in U (R20, R23). A Slot that never had a CVM is provisioning until its Operation is
