@@ -66,8 +66,8 @@ func TestR49_WhoFoundsTheSetStaysAsItWas(t *testing.T) {
 	}
 }
 
-// TestR49_ALostServerIsTakenOutBeforeItIsMadeAgain: where the members admit others without an order of ours, the old
-// vote is removed before another CVM is made.
+// TestR49_ALostServerIsTakenOutBeforeItIsMadeAgain: where members join without the coordinator's order, the old vote
+// is removed before another CVM is made.
 func TestR49_ALostServerIsTakenOutBeforeItIsMadeAgain(t *testing.T) {
 	f := newFixture(3, "consul")
 	f.spec.ManagementPolicy = group.Parallel

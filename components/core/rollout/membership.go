@@ -245,9 +245,9 @@ func (w *world) holdsOfSet(c candidate, l look) []Hold {
 	return nil
 }
 
-// returns: c makes another CVM for a Slot that was in the set before, where the other members admit members without an
-// order of ours. The old vote is removed first anyway (R49). Otherwise the new member would add a vote, and after a
-// lost majority no leader could remove the old vote.
+// returns: c makes another CVM for a Slot that was in the set before, where members join without the coordinator's
+// order. The old vote is removed first anyway (R49). Otherwise the new member would add a vote, and after a lost
+// majority no leader could remove the old vote.
 func (w *world) returns(c candidate) bool {
 	return c.kind == operation.Create && group.ChangesSet(w.spec) && w.formed() && !c.m.founder()
 }

@@ -34,8 +34,8 @@ type candidate struct {
 	left bool
 }
 
-// candidates are the Actions for Slots without an open step, in the order of R104: creations and replacements, then
-// removals, then updates and restarts by class.
+// candidates are the Actions for Slots without an open step, in the order of R104. Creations and replacements come
+// first, then removals, then updates and restarts by class.
 func (w *world) candidates() []candidate {
 	creates := make([]candidate, 0, 8)
 	updates := make([]candidate, 0, len(w.members))

@@ -11,8 +11,8 @@ import (
 	"cadre.dev/core/rollout/rollouttest"
 )
 
-// The sizes of the records of a group of n Slots with many faults: the status without its Instances, and the longest
-// text about one Slot, one Action and one rollout.
+// The sizes of the records of a group of n Slots with many faults. They cover the status without its Instances, and
+// the longest text about one Slot, one Action and one rollout.
 func told(t *testing.T, kind string, n int) map[string]int {
 	t.Helper()
 	w := rollouttest.Busy(n, kind)

@@ -367,7 +367,7 @@ func (w *world) adoptedAs(m *member) bool {
 	})
 }
 
-// missing: the Slot never had a CVM.
+// missing: no CVM fills the Slot, and its record binds none.
 func (m *member) missing() bool {
 	return m.seen.Instance == nil && m.record.InstanceID == "" && m.record.VMUUID == ""
 }
