@@ -29,7 +29,7 @@ func until(a rollout.Action) rollout.Action {
 func TestWhatIsWaitedFor(t *testing.T) {
 	const update, create, remove = operation.Update, operation.Create, operation.Delete
 	waits := act(update, 0, rollout.HoldOpportunistic, rollout.HoldQuorum)
-	healed := act(operation.Restart, 1, rollout.HoldHealDeferred)
+	healed := act(operation.Restart, 1, rollout.HoldHealBackoff)
 	healed.Actor = operation.ActorHealing
 	underWay := act(remove, 2, rollout.HoldMaxUnavailable)
 	underWay.Operation = "op"

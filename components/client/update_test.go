@@ -40,12 +40,12 @@ func TestUpdateDecides(t *testing.T) {
 		"the quorum does not bear it":   {state: StateAvailable, observed: "old", actions: []rollout.Action{step("web-1", func(a *rollout.Action) { a.Holds = append(a.Holds, quorum) })}, err: "quorum: 2 of 3 voters are healthy", kind: Conflict},
 		"the quorum may bear it later":  {state: StateAvailable, observed: "old", actions: []rollout.Action{step("web-0", func(a *rollout.Action) { a.Operation = "op" }), step("web-1", func(a *rollout.Action) { a.Holds = append(a.Holds, quorum) })}, want: updateWait},
 		"only time holds it": {state: StateAvailable, observed: "old", actions: []rollout.Action{step("web-1", func(a *rollout.Action) {
-			a.Holds = append(a.Holds, rollout.Hold{Predicate: rollout.HoldDeferred, Until: time.Unix(9, 0)})
+			a.Holds = append(a.Holds, rollout.Hold{Predicate: rollout.HoldBackoff, Until: time.Unix(9, 0)})
 		})}, want: updateWait},
 		"no step is planned":                          {state: StateAvailable, observed: "old", err: "no step is planned for it", kind: Conflict},
 		"the group is paused":                         {state: StateAvailable, observed: "old", actions: []rollout.Action{{Slot: "web-1", Holds: []rollout.Hold{{Predicate: rollout.HoldPaused}}}}, err: "paused", kind: Conflict},
 		"a person passes the pause":                   {state: StateAvailable, observed: "old", byHand: true, actions: []rollout.Action{{Slot: "web-1", Holds: []rollout.Hold{{Predicate: rollout.HoldPaused}}}}, want: updateAsk},
-		"it leads, and is asked about":                {state: StateAvailable, observed: "old", actions: []rollout.Action{{Slot: "web-1", Holds: []rollout.Hold{{Predicate: rollout.HoldLeaderAsks}}}}, want: updateAsk},
+		"it leads, and is asked about":                {state: StateAvailable, observed: "old", actions: []rollout.Action{{Slot: "web-1", Holds: []rollout.Hold{{Predicate: rollout.HoldLeaderNeedsApproval}}}}, want: updateAsk},
 		"it takes more than is allowed":               {state: StateAvailable, observed: "old", actions: []rollout.Action{{Slot: "web-1", Holds: []rollout.Hold{{Predicate: rollout.HoldActionNotAllowed}}}}, err: "action_not_allowed", kind: Conflict},
 		"a person allows it":                          {state: StateAvailable, observed: "old", byHand: true, actions: []rollout.Action{{Slot: "web-1", Holds: []rollout.Hold{{Predicate: rollout.HoldActionNotAllowed}}}}, want: updateAsk},
 		"another slot failed":                         {state: StateAvailable, observed: "old", byHand: true, actions: []rollout.Action{{Slot: "web-1", Attempt: 1, Holds: []rollout.Hold{{Predicate: rollout.HoldRolloutFailed}}}}, err: "rollout_failed", kind: Conflict},

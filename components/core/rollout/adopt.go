@@ -21,10 +21,10 @@ import (
 // seconds, and each retry attests the running CVM again.
 const proofKept = 10 * time.Minute
 
-// unadopted reports that a CVM carries the Slot's name and no record or policy of the Slot binds it. In addition,
+// unmanaged_instance reports that a CVM carries the Slot's name and no record or policy of the Slot binds it. In addition,
 // no platform call of the Slot can have created it. The cause is lost records or a CVM from outside of Cadre. The
 // planner does nothing in the Slot until an operator adopts the CVM.
-func (m *member) unadopted() bool {
+func (m *member) unmanaged() bool {
 	i := m.seen.Instance
 	if i == nil || m.record.VMUUID != "" || m.record.InstanceID != "" || m.policed != "" && m.policed == i.InstanceID {
 		return false

@@ -48,7 +48,7 @@ func TestACVMThatNoRecordBindsIsLeftAlone(t *testing.T) {
 			t.Errorf("%s: reason %q", name, got)
 		}
 	}
-	wantHeld(t, newFixture(3, "none").lose(1).want("B").plan(), "db-1", HoldUnadopted)
+	wantHeld(t, newFixture(3, "none").lose(1).want("B").plan(), "db-1", HoldUnmanagedInstance)
 }
 
 // TestACVMThatOurCallMadeIsBound: the planner binds the CVM even if the outcome of the Slot's call is unknown. It

@@ -113,7 +113,7 @@ func TestTimingHasDefaults(t *testing.T) {
 
 // TestR65_WhatIsRefusedOftenIsLeftToAPerson: the planner retries until maxRefusals, and then waits for an operator.
 func TestR65_WhatIsRefusedOftenIsLeftToAPerson(t *testing.T) {
-	for n, want := range map[int]string{maxRefusals - 1: HoldDeferred, maxRefusals: HoldRefused} {
+	for n, want := range map[int]string{maxRefusals - 1: HoldBackoff, maxRefusals: HoldRefused} {
 		op := operation.Operation{Kind: operation.Update, To: "B", Phase: operation.Failed, Failure: operation.Failure{Cause: operation.CauseRefused}, Times: operation.Times{Ended: epoch}}
 		w := &world{now: epoch}
 		h := w.holdsOfTries(candidate{m: &member{history: history{past: slices.Repeat([]operation.Operation{op}, n)}}, kind: operation.Update, to: "B"}, look{})

@@ -19,5 +19,5 @@ func (w *world) holdsOfAsking(c candidate, _ look) []Hold {
 	if !w.asks(c.m) {
 		return nil
 	}
-	return []Hold{hold(HoldLeaderAsks, "%s leads, and update_policy.leader is %q: say when, with `cadre instance update %s`", c.m.slot, group.LeaderAsk, c.m.slot)}
+	return []Hold{hold(HoldLeaderNeedsApproval, "%s leads, and update_policy.leader is %q: say when, with `cadre instance update %s`", c.m.slot, group.LeaderAsk, c.m.slot)}
 }

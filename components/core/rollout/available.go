@@ -74,7 +74,7 @@ func (w *world) keepAssigned(m *member) {
 // operator decides.
 func (m *member) bind(appID string) {
 	i := m.seen.Instance
-	if i == nil || m.unadopted() || m.former(i) || len(m.seen.Duplicates) > 0 || appID != "" && i.AppID != "" && i.AppID != appID {
+	if i == nil || m.unmanaged() || m.former(i) || len(m.seen.Duplicates) > 0 || appID != "" && i.AppID != "" && i.AppID != appID {
 		return
 	}
 	if m.record.VMUUID == "" && (m.record.InstanceID == "" || m.record.InstanceID == i.InstanceID) {
@@ -99,7 +99,7 @@ func (m *member) former(i *Instance) bool {
 // removed reports that the Slot is wanted again and that an earlier Delete of the Slot removed its CVM. An operator
 // gave up the disk with that CVM, so the CVM is not lost.
 func (w *world) removed(m *member) bool {
-	return !m.condemned && m.vanished() && w.obs.Platform.Known && m.tookAway()
+	return !m.terminating && m.vanished() && w.obs.Platform.Known && m.tookAway()
 }
 
 // unbind moves the CVM that a Replace removes into the Slot's lineage, once that CVM is gone. From then on, a CVM
@@ -140,7 +140,7 @@ func (w *world) platformKnown(m *member) bool { return w.obs.Platform.Known || m
 // A live Boot would have reported again within operation.LiveWithin, even while a copy of its CVM requests
 // admission.
 func (m *member) outlived(r *Report) bool {
-	return m.provenElsewhere() && m.seen.Refusal.At.After(r.ReceivedAt.Add(operation.LiveWithin))
+	return m.bootedElsewhere() && m.seen.Refusal.At.After(r.ReceivedAt.Add(operation.LiveWithin))
 }
 
 // fresh reports that r is at most stale_after old. A report from the future arrived before the clock was set back:
@@ -161,7 +161,7 @@ func (w *world) notReady(m *member) string {
 		return "no CVM on the platform"
 	case len(m.seen.Duplicates) > 0:
 		return fmt.Sprintf("duplicate_instance: %d CVMs carry its name", 1+len(m.seen.Duplicates))
-	case m.unadopted():
+	case m.unmanaged():
 		return "a CVM carries its name and no record binds it: `cadre group adopt " + w.spec.Name + "`"
 	case m.record.VMUUID != "" && i.VMUUID != m.record.VMUUID:
 		return "another CVM than the bound one carries its name"

@@ -196,7 +196,7 @@ func TestR65_HowLongATryWaits(t *testing.T) {
 		return (&world{now: now}).holdsOfTries(c, look{})
 	}
 	for n, wait := range map[int]time.Duration{1: firstWait, 2: 2 * firstWait, 40: operation.MaxWait} {
-		if h := ask(n, epoch, nil); len(h) != 1 || h[0].Predicate != HoldDeferred || !h[0].Until.Equal(epoch.Add(wait)) {
+		if h := ask(n, epoch, nil); len(h) != 1 || h[0].Predicate != HoldBackoff || !h[0].Until.Equal(epoch.Add(wait)) {
 			t.Errorf("after %d: %+v, want to wait %s", n, h, wait)
 		}
 		if h := ask(n, epoch.Add(wait), nil); len(h) != 0 {

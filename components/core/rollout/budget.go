@@ -41,7 +41,7 @@ func (t *taken) add(w *world, c candidate) {
 	if t.order = append(t.order, c.m); c.m.ordinal < t.order[0].ordinal {
 		t.order[0], t.order[len(t.order)-1] = t.order[len(t.order)-1], t.order[0]
 	}
-	if !c.m.condemned && !c.m.extra && !c.m.unavailable() {
+	if !c.m.terminating && !c.m.extra && !c.m.unavailable() {
 		t.added = append(t.added, c.m)
 	}
 	if c.m.unsure {
@@ -82,7 +82,7 @@ func (w *world) others(c candidate, t *taken) (out away) {
 	}
 	lists := [][]*member{w.tally.unavailable, t.added}
 	out.n = len(lists[0]) + len(lists[1])
-	switch own := !c.m.condemned && !c.m.extra && (c.m.unavailable() || t.has(c.m)); {
+	switch own := !c.m.terminating && !c.m.extra && (c.m.unavailable() || t.has(c.m)); {
 	case lets:
 		out.n = 0
 		for _, m := range slices.Concat(lists...) {

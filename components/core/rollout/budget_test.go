@@ -206,7 +206,7 @@ func TestR37_ACalledOffCandidateIsDeferredAndOthersGoOn(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling().op(2, operation.Aborted, aborted)
 	f.rec.Operations[0].Times.Ended = f.now.Add(-time.Second)
 	p := f.plan()
-	wantHeld(t, p, "db-2", HoldDeferred)
+	wantHeld(t, p, "db-2", HoldBackoff)
 	wantExecutes(t, p, "UPDATE db-1")
 	if a := actionOf(t, p, "db-2"); !a.Holds[0].Until.Equal(f.now.Add(4 * time.Second)) {
 		t.Errorf("until %s", a.Holds[0].Until)
@@ -215,7 +215,7 @@ func TestR37_ACalledOffCandidateIsDeferredAndOthersGoOn(t *testing.T) {
 	wantExecutes(t, f.plan(), "UPDATE db-2")
 	f.op(2, operation.Aborted, aborted)
 	f.rec.Operations[1].Times.Ended = f.now.Add(-9 * time.Second)
-	wantHeld(t, f.plan(), "db-2", HoldDeferred) // the wait doubles
+	wantHeld(t, f.plan(), "db-2", HoldBackoff) // the wait doubles
 }
 
 func TestR38_MeasuredRecoveryIsNotDisturbed(t *testing.T) {
@@ -339,8 +339,8 @@ func TestR48_OfThoseThatGoADeadVoterIsFirst(t *testing.T) {
 	}
 	// A member that hangs takes no part either. A silent member may take part.
 	for name, c := range map[string]struct {
-		ails func(f *fixture)
-		want string
+		faultOf func(f *fixture)
+		want    string
 	}{
 		"it hangs":     {func(f *fixture) { f.sick(1) }, "db-1"},
 		"it is silent": {func(f *fixture) { f.silent(1, f.now.Add(-time.Minute)) }, "db-3"},
@@ -354,9 +354,9 @@ func TestR48_OfThoseThatGoADeadVoterIsFirst(t *testing.T) {
 		"the platform is busy with it": {func(f *fixture) { f.sick(1).obs.Slots[1].Instance.InProgress = true }, "db-3"},
 	} {
 		f := newFixture(4, "etcd").rolling()
-		c.ails(f)
+		c.faultOf(f)
 		f.spec.Replicas, f.obs.DeleteDisks = 1, []string{"db-1", "db-2", "db-3"}
-		if first := newWorld(f.spec, f.rec, f.obs, f.now, f.t).firstCondemned(); first.slot != c.want {
+		if first := newWorld(f.spec, f.rec, f.obs, f.now, f.t).firstTerminating(); first.slot != c.want {
 			t.Errorf("%s: %s is removed first, want %s", name, first.slot, c.want)
 		}
 	}

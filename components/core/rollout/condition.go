@@ -51,7 +51,7 @@ func (w *world) conditionOf(m *member) condition {
 		return notBooted // the listing proves the absence, so no silence has to be waited out
 	case !m.admitted(), m.shownDown() && !m.heardNow():
 		return notBooted // a listing may be minutes old: a member whose agent reports is not down
-	case m.provenElsewhere() && m.report == nil, m.movedAway() && m.open == nil, m.beganMoved():
+	case m.bootedElsewhere() && m.report == nil, m.movedAway() && m.open == nil, m.beganMoved():
 		return notBooted
 	case m.report == nil:
 		if at := w.lostAt(m); !at.IsZero() && !w.now.Before(at) {
@@ -78,10 +78,10 @@ func (w *world) conditionOf(m *member) condition {
 // started to ask its driver are no evidence about the member (R10).
 func (m *member) answers(spec group.Spec) bool { return group.HasDriver(spec) && m.report.MemberKnown }
 
-// provenElsewhere reports that, since the last admission, another Boot of the Slot's own instance proved a Revision
+// bootedElsewhere reports that, since the last admission, another Boot of the Slot's own instance proved a Revision
 // that the Slot may not run. The coordinator returns the code only after genuine evidence of the bound instance.
 // The result is therefore a fact about the CVM.
-func (m *member) provenElsewhere() bool {
+func (m *member) bootedElsewhere() bool {
 	r, a := m.seen.Refusal, m.seen.Admission
 	return r != nil && (r.Code == policy.CodeRevisionNotAllowed || r.Code == policy.CodeRevisionBelowFloor) && a != nil && r.At.After(a.AdmittedAt)
 }

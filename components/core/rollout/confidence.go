@@ -19,7 +19,7 @@ func (w *world) holdsOfHearing(c candidate, _ look) []Hold {
 		return nil
 	}
 	if why := w.unheard(); why != "" {
-		return []Hold{hold(HoldAgentsUnheard, "%s", why)}
+		return []Hold{hold(HoldInsufficientReports, "%s", why)}
 	}
 	return nil
 }
@@ -42,7 +42,7 @@ func (w *world) holdsOfNamedLeader(c candidate, _ look) []Hold {
 	if c.m.report != nil {
 		word = "gives its driver no answer"
 	}
-	return []Hold{hold(HoldNamedLeader,
+	return []Hold{hold(HoldLeaderByPeers,
 		"%s %s and those who follow name it as their leader; reach its agent, or move leadership away by hand", c.m.slot, word)}
 }
 
@@ -52,7 +52,7 @@ func (w *world) holdsOfNamedFollower(c candidate, _ look) []Hold {
 	if c.m.report != nil || c.m.certainlyDown() || !w.follows(c.m) {
 		return nil
 	}
-	return []Hold{hold(HoldNamedFollower,
+	return []Hold{hold(HoldFollowerByLeader,
 		"%s is silent and %s, which leads, says that it follows; reach its agent, or restart its CVM by name: cadre instance restart %s", c.m.slot, w.view.leader, c.m.slot)}
 }
 

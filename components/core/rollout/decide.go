@@ -84,7 +84,7 @@ func (w *world) answered() []string {
 			m := w.find(r.Slot)
 			// A Slot that is to be removed gets no other step. If an operator wants the Slot again weeks later, the
 			// old request gives no consent to the loss of its disk.
-			done = done || m == nil || m.condemned || m.open == nil && (m.missing() || w.outlived(m, r))
+			done = done || m == nil || m.terminating || m.open == nil && (m.missing() || w.outlived(m, r))
 			if m != nil && r.Kind != RequestReplace {
 				// The CVM to restart or update is gone, and the request does not apply to its successor. One
 				// listing without the CVM may be the platform's mistake.
@@ -228,10 +228,10 @@ func (w *world) slotRecords() (records []group.SlotRecord, forget []string) {
 	for _, m := range w.members {
 		records = append(records, m.record)
 	}
-	condemned := slices.Clone(w.condemned)
-	slices.Reverse(condemned)
+	terminating := slices.Clone(w.terminating)
+	slices.Reverse(terminating)
 	listed := w.ending() && w.mayBeListed()
-	for _, m := range condemned {
+	for _, m := range terminating {
 		// One listing without the CVM is not enough. Forgetting a Slot ends the lease and the tokens of its Boot.
 		// With the group goes the last record of a CVM that the listing lacked.
 		gone := w.certainlyGone(m)

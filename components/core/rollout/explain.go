@@ -127,14 +127,14 @@ func (w *world) wake(actions []Action) (at, clock time.Time) {
 		if m.report != nil && m.record.Membership.Waits() {
 			sooner(m.waitsFrom())
 		}
-		if m.condemned && m.vanished() {
+		if m.terminating && m.vanished() {
 			sooner(m.record.MissedSince.Add(goneFor)) // then the planner forgets the Slot
 		}
 		ends(m.seen.overrides())
 		if w.spec.AutoHealing != nil {
 			sooner(w.backUntil(m))
 		}
-		if a, ill := w.ails(m); ill {
+		if a, ill := w.faultOf(m); ill {
 			sooner(a.at)
 		}
 		if m.open != nil {

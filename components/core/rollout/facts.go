@@ -137,7 +137,7 @@ func (w *world) addSeen(f *operation.Facts, m *member) {
 		f.Platform = &operation.PlatformView{
 			VMUUID: i.VMUUID, InstanceID: i.InstanceID, Running: i.Running(), InProgress: i.InProgress, Stuck: i.InProgress && !w.platformWorks(m), Stopped: stoppedWord(i) && !i.InProgress,
 			ComposeHash: i.ComposeHash, Shape: i.Shape, BootError: i.BootError, UpdatedAt: i.UpdatedAt,
-			Unbound: m.unadopted(),
+			Unbound: m.unmanaged(),
 			Former:  m.former(i) || m.bound(i) && m.open != nil && m.open.Kind == operation.Replace && m.open.CVM.VMUUID == "" && !m.open.MadeWay(),
 		}
 	}
@@ -155,7 +155,7 @@ func (w *world) addSeen(f *operation.Facts, m *member) {
 		f.Steps = m.report.Steps
 		f.NotServing = m.report.Health == Unhealthy || group.HasDriver(w.spec) && !m.report.MemberReady
 	}
-	f.Gone = m.report == nil && m.provenElsewhere()
+	f.Gone = m.report == nil && m.bootedElsewhere()
 	if m.ready {
 		f.ReadySince = m.record.AvailableSince
 	}
@@ -168,11 +168,11 @@ func (w *world) unwanted(m *member, op operation.Operation) string {
 		return marked
 	}
 	switch {
-	case op.Kind == operation.Delete && !m.condemned:
+	case op.Kind == operation.Delete && !m.terminating:
 		return "the slot is wanted again"
 	case op.Kind == operation.Delete:
 		return w.outOfTurn(m) // the predicates cover the protection of its disk
-	case m.condemned:
+	case m.terminating:
 		return m.want.why
 	case op.Way.SkipDrain && op.Kind != operation.Create && w.serves(m):
 		return "the member came back and must be drained first: planned anew"
@@ -201,7 +201,7 @@ func (w *world) unwanted(m *member, op operation.Operation) string {
 // removal then finds all results of m's calls. A member that bootstraps a set leaves after the set is complete.
 func (w *world) toGo(m *member) bool {
 	i := m.seen.Instance
-	if !m.condemned || i == nil || i.VMUUID != m.boundBefore || len(m.seen.Duplicates) > 0 {
+	if !m.terminating || i == nil || i.VMUUID != m.boundBefore || len(m.seen.Duplicates) > 0 {
 		return false
 	}
 	if w.ending() {
@@ -288,7 +288,7 @@ func (w *world) outOfTurn(m *member) string {
 	if w.ending() || w.voteless(m) {
 		return ""
 	}
-	for _, higher := range w.condemned {
+	for _, higher := range w.terminating {
 		if higher == m {
 			break
 		}

@@ -24,7 +24,7 @@ func TestR118_AReplacementThatCameToNothingIsTriedAgain(t *testing.T) {
 		})
 	}
 	p := f.plan()
-	wantHeld(t, p, "db-1", HoldHealDeferred)
+	wantHeld(t, p, "db-1", HoldHealBackoff)
 	if text := actionOf(t, p, "db-1").Holds[0].Message; !strings.Contains(text, "no quota") || !strings.Contains(text, "attempt 4") {
 		t.Errorf("told: %s", text)
 	}

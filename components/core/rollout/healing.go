@@ -25,8 +25,8 @@ const (
 	maxHealWait = 10 * time.Minute
 )
 
-// ailment is a fault of a Slot that none of its other pending steps repairs.
-type ailment struct {
+// fault is a fault of a Slot that none of its other pending steps repairs.
+type fault struct {
 	// on is the failure class in the terms of restart_policy.
 	on  string
 	why string
@@ -37,21 +37,21 @@ type ailment struct {
 	at time.Time
 }
 
-// ails returns the fault of m, and whether healing is responsible for it (R112). Healing requires that m was
+// faultOf returns the fault of m, and whether healing is responsible for it (R112). Healing requires that m was
 // available at its Revision, that no other step is due, and that its state is known. A member that was never
 // available at its Revision is the rollout's failure, and the same step would fail again (R99). No update could
 // repair a CVM that is gone.
-func (w *world) ails(m *member) (a ailment, ill bool) {
+func (w *world) faultOf(m *member) (a fault, ill bool) {
 	runs, gone := m.runs(), m.vanished() && w.obs.Platform.Known
 	switch {
-	case m.ready, m.condemned, w.spec.AutoHealing == nil, w.unhealed(m):
+	case m.ready, m.terminating, w.spec.AutoHealing == nil, w.unhealed(m):
 		return a, false
-	case runs == "" || !m.provenAt(runs), len(m.seen.Duplicates) > 0, m.unadopted():
+	case runs == "" || !m.provenAt(runs), len(m.seen.Duplicates) > 0, m.unmanaged():
 		return a, false
-	case !gone && (m.movedAway() || m.provenElsewhere() || w.outdated(m) && !w.updateHeld(m) && !w.healedFirst(m)):
+	case !gone && (m.movedAway() || m.bootedElsewhere() || w.outdated(m) && !w.updateHeld(m) && !w.healedFirst(m)):
 		return a, false
 	}
-	if a, ill = w.ailing(m); !ill {
+	if a, ill = w.lastingFault(m); !ill {
 		return a, false
 	}
 	return a, w.spec.HealsOn(a.on)
@@ -65,9 +65,9 @@ func (m *member) provenAt(revision string) bool {
 	return m.record.WasAvailableAt == revision || stepped && last.To == revision
 }
 
-// ailing evaluates the observation of m in this order: the platform's listing, the silence of its agent, the
+// lastingFault evaluates the observation of m in this order: the platform's listing, the silence of its agent, the
 // agent's report.
-func (w *world) ailing(m *member) (ailment, bool) {
+func (w *world) lastingFault(m *member) (fault, bool) {
 	i := m.seen.Instance
 	// While a platform task does not end, the listing does not show whether the CVM runs. The agent's silence
 	// counts then.
@@ -75,19 +75,19 @@ func (w *world) ailing(m *member) (ailment, bool) {
 	switch {
 	case m.vanished() && w.obs.Platform.Known:
 		// A report of its agent, of its leader or of its followers is better evidence.
-		return ailment{on: group.OnExit, why: "its CVM is gone from the platform", down: true, gone: true, at: m.record.MissedSince.Add(goneFor)},
+		return fault{on: group.OnExit, why: "its CVM is gone from the platform", down: true, gone: true, at: m.record.MissedSince.Add(goneFor)},
 			m.report == nil && !w.vouched(m)
 	case i == nil || w.platformWorks(m):
-		return ailment{}, false
+		return fault{}, false
 	case says && i.BootError != "":
-		return ailment{on: group.OnExit, why: "its CVM does not boot: " + i.BootError, down: true, at: m.silentAt()}, true
+		return fault{on: group.OnExit, why: "its CVM does not boot: " + i.BootError, down: true, at: m.silentAt()}, true
 	case says && stoppedWord(i):
-		return ailment{on: group.OnExit, why: "the platform says " + platformWord(i), down: true, at: m.silentAt()}, true
+		return fault{on: group.OnExit, why: "the platform says " + platformWord(i), down: true, at: m.silentAt()}, true
 	case says && !i.Running():
-		return ailment{}, false // the CVM is starting, or its state is not known: no reason to touch it
+		return fault{}, false // the CVM is starting, or its state is not known: no reason to touch it
 	case m.report == nil:
 		// A restart does not help a member whose Boot was refused.
-		return ailment{on: group.OnUnhealthy, why: "its agent is silent", at: w.lostAt(m)}, m.admitted() && !w.refused(m)
+		return fault{on: group.OnUnhealthy, why: "its agent is silent", at: w.lostAt(m)}, m.admitted() && !w.refused(m)
 	}
 	return w.unwell(m)
 }
@@ -95,7 +95,7 @@ func (w *world) ailing(m *member) (ailment, bool) {
 // unwell returns the fault in a fresh report that a restart may repair: the process is down, or the health check of
 // auto_healing_policies fails. Readiness for traffic does not count (R114). A member that merely has no leader is
 // well (R34). During the initial delay of a Boot no fault counts, until the Boot was ready once (R113).
-func (w *world) unwell(m *member) (ailment, bool) {
+func (w *world) unwell(m *member) (fault, bool) {
 	r, check := m.report, w.spec.AutoHealing.HealthCheck
 	var booted time.Time
 	if a := m.seen.Admission; m.record.AvailableBoot != a.BootID {
@@ -103,14 +103,14 @@ func (w *world) unwell(m *member) (ailment, bool) {
 	}
 	switch {
 	case m.record.Membership.Waits():
-		return ailment{}, false // its workload starts once the other members list it
+		return fault{}, false // its workload starts once the other members list it
 	case w.unanswered(m) && !w.vouched(m):
 		at := later(booted, m.record.DownSince.Add(unwellFor))
-		return ailment{on: group.OnUnhealthy, why: "its workload is down: " + cmp.Or(r.Message, "no word from it"), at: at, inside: true}, true
+		return fault{on: group.OnUnhealthy, why: "its workload is down: " + cmp.Or(r.Message, "no word from it"), at: at, inside: true}, true
 	case check != "" && slices.Contains(r.Failing, check) && !w.merelyLeaderless(m):
-		return ailment{on: group.OnUnhealthy, why: "its check " + check + " fails", at: booted, inside: true}, true
+		return fault{on: group.OnUnhealthy, why: "its check " + check + " fails", at: booted, inside: true}, true
 	}
-	return ailment{}, false
+	return fault{}, false
 }
 
 // unanswered reports that m's agent is in contact, and that m's process refused its driver's connection or gave no
@@ -210,8 +210,8 @@ func later(a, b time.Time) time.Time {
 // stoppedWord reports that the platform's status is that of a CVM that stays down.
 func stoppedWord(i *Instance) bool { return i.Status == "stopped" || i.Status == "exited" }
 
-// rung is a remediation step: its kind, and the service of a Restart, "" for a restart of the CVM.
-type rung struct {
+// remedy is a remediation step: its kind, and the service of a Restart, "" for a restart of the CVM.
+type remedy struct {
 	kind    operation.Kind
 	service string
 }
@@ -227,48 +227,48 @@ type rung struct {
 // While the replacement is not allowed, a CVM that is down is started again as often as without "auto". The cause
 // may be a preserved disk, or another unhealthy member. A CVM that the platform lists as running is never replaced:
 // an unreachable agent is no reason to give up a disk (R125).
-func (w *world) heals(m *member) (r rung, a ailment, ok bool) {
-	h, known := w.found.rungs[m]
+func (w *world) heals(m *member) (r remedy, a fault, ok bool) {
+	h, known := w.found.remedies[m]
 	if !known {
-		h.rung, h.ailment, h.ok = w.findRung(m)
-		if w.found.rungs == nil {
-			w.found.rungs = map[*member]healing{}
+		h.remedy, h.fault, h.ok = w.findRemedy(m)
+		if w.found.remedies == nil {
+			w.found.remedies = map[*member]healing{}
 		}
-		w.found.rungs[m] = h
+		w.found.remedies[m] = h
 	}
-	return h.rung, h.ailment, h.ok
+	return h.remedy, h.fault, h.ok
 }
 
 // healing is the cached result of heals for one member.
 type healing struct {
-	rung    rung
-	ailment ailment
-	ok      bool
+	remedy remedy
+	fault  fault
+	ok     bool
 }
 
-func (w *world) findRung(m *member) (r rung, a ailment, ok bool) {
-	a, ill := w.ails(m)
+func (w *world) findRemedy(m *member) (r remedy, a fault, ok bool) {
+	a, ill := w.faultOf(m)
 	if !ill || a.at.After(w.now) {
-		return rung{}, a, false
+		return remedy{}, a, false
 	}
-	r, ok = w.rungFor(m, a)
+	r, ok = w.remedyFor(m, a)
 	return r, a, ok
 }
 
 // rungFor is the remediation step of m for its fault, even before the fault is due.
-func (w *world) rungFor(m *member, a ailment) (r rung, ok bool) {
+func (w *world) remedyFor(m *member, a fault) (r remedy, ok bool) {
 	auto := w.spec.AutoHealing.Replace == group.ReplaceAuto
 	// A held update may be the repair of a CVM that is down, and keeps its disk.
 	failed := a.down && !w.outdated(m) && m.failedHeals() >= group.MaxAttempts(w.spec) && w.spec.PreservedDisk(m.ordinal) == ""
 	switch {
 	case a.gone && !auto:
-		return rung{}, false // held as instance_missing, with the operator's options
-	case a.gone, auto && failed && (w.costly(m) == "" || w.spent(m, rung{kind: operation.Restart})):
-		return rung{kind: operation.Replace}, true
+		return remedy{}, false // held as instance_missing, with the operator's options
+	case a.gone, auto && failed && (w.costly(m) == "" || w.spent(m, remedy{kind: operation.Restart})):
+		return remedy{kind: operation.Replace}, true
 	case a.inside && w.spec.AutoHealing.Service != "" && m.speaks && !m.serviceSpent():
-		return rung{operation.Restart, w.spec.AutoHealing.Service}, true
+		return remedy{operation.Restart, w.spec.AutoHealing.Service}, true
 	}
-	return rung{kind: operation.Restart}, true
+	return remedy{kind: operation.Restart}, true
 }
 
 // serviceSpent reports that the service had all its restarts before a restart of the CVM, or that the agent cannot
@@ -332,7 +332,7 @@ func (w *world) heal(m *member, c *candidate) bool {
 	return true
 }
 
-func (w *world) healBy(c *candidate, r rung, a ailment) {
+func (w *world) healBy(c *candidate, r remedy, a fault) {
 	c.kind, c.service, c.actor, c.why, c.down = r.kind, r.service, operation.ActorHealing, a.why, a.down
 	if c.to = c.m.runs(); r.kind == operation.Replace {
 		c.to = w.madeAgainAt(c.m)
@@ -353,11 +353,11 @@ func (w *world) madeAgainAt(m *member) string {
 func (w *world) healsToCome(planned []Action) []Action {
 	var actions []Action
 	for _, m := range w.members {
-		a, ill := w.ails(m)
+		a, ill := w.faultOf(m)
 		if !ill || !a.at.After(w.now) || m.open != nil || m.drained() || slices.ContainsFunc(planned, func(p Action) bool { return p.Slot == m.slot }) {
 			continue
 		}
-		r, ok := w.rungFor(m, a)
+		r, ok := w.remedyFor(m, a)
 		if !ok || w.spent(m, r) {
 			continue
 		}
@@ -366,7 +366,7 @@ func (w *world) healsToCome(planned []Action) []Action {
 		c.condition = m.condition
 		c.class = w.class(m, c)
 		step := w.action(c)
-		waits := holdUntil(a.at, HoldHealDeferred, "%s; healed in %s unless %s comes back by itself", a.why, short(a.at.Sub(w.now)), m.slot)
+		waits := holdUntil(a.at, HoldHealBackoff, "%s; healed in %s unless %s comes back by itself", a.why, short(a.at.Sub(w.now)), m.slot)
 		if m.report == nil && a.at.Equal(w.lostAt(m)) {
 			waits = w.holdOfSilence(m)
 		}
@@ -394,7 +394,7 @@ func (m *member) attempted() int {
 }
 
 // spent reports that the remediation step had all its attempts (R118).
-func (w *world) spent(m *member, r rung) bool {
+func (w *world) spent(m *member, r remedy) bool {
 	h := m.record.Heals
 	if h == nil || r.service != "" {
 		return false // another remediation step follows
@@ -545,7 +545,7 @@ func (w *world) holdsOfAttempts(c candidate) []Hold {
 	if n == 0 {
 		return nil
 	}
-	if w.spent(m, rung{c.kind, c.service}) {
+	if w.spent(m, remedy{c.kind, c.service}) {
 		return []Hold{hold(HoldQuarantined, "%d %s to heal %s did not last (%s), and no more are made: %s",
 			n, plural(n, "attempt"), m.slot, m.record.Heals.LastWhy, wayOut(m))}
 	}
@@ -560,7 +560,7 @@ func (w *world) holdsOfAttempts(c candidate) []Hold {
 	if !w.now.Before(until) {
 		return nil
 	}
-	return []Hold{holdUntil(until, HoldHealDeferred, "attempt %d to heal %s follows in %s%s", n+1, m.slot, short(until.Sub(w.now)), why)}
+	return []Hold{holdUntil(until, HoldHealBackoff, "attempt %d to heal %s follows in %s%s", n+1, m.slot, short(until.Sub(w.now)), why)}
 }
 
 // healed returns why op, which heals m and has had no effect yet, is no longer wanted; "" while it is.

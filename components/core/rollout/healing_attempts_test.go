@@ -40,7 +40,7 @@ func TestR118_AWindowOfHealthCountsThoughNobodyLooked(t *testing.T) {
 func TestR118_AttemptsWaitLongerAndEnd(t *testing.T) {
 	f := heals(3, "none").stopped(1).tried(1, 2, 59*time.Second)
 	p := f.plan()
-	wantHeld(t, p, "db-1", HoldHealDeferred)
+	wantHeld(t, p, "db-1", HoldHealBackoff)
 	f.tried(1, 2, time.Minute)
 	wantExecutes(t, f.plan(), "RESTART db-1")
 	f.tried(1, 5, time.Hour)
@@ -88,7 +88,7 @@ func TestR115_TheLastRungIsAnotherCVM(t *testing.T) {
 	wantExecutes(t, heals(3, "none").gone(1, goneFor).plan())
 	f.gone(1, goneFor-time.Second)
 	wantExecutes(t, f.plan())
-	wantHeld(t, f.plan(), "db-1", HoldHealDeferred)
+	wantHeld(t, f.plan(), "db-1", HoldHealBackoff)
 	fresh := heals(3, "none").gone(1, 0)
 	fresh.rec.Slots[1].MissedSince = time.Time{}
 	if p := fresh.plan(); !p.Slots[1].MissedSince.Equal(fresh.now) {
@@ -107,9 +107,9 @@ func TestR115_NobodyIsAskedForWhatHealingIsAboutToDo(t *testing.T) {
 		with func(f *fixture)
 		hold string
 	}{
-		"to come":                   {func(*fixture) {}, HoldHealDeferred},
-		"noticed now":               {func(f *fixture) { f.rec.Slots[1].MissedSince = time.Time{} }, HoldHealDeferred},
-		"its agent spoke right now": {func(f *fixture) { f.obs.Slots[1].Report = newFixture(3, "none").obs.Slots[1].Report }, HoldHealDeferred},
+		"to come":                   {func(*fixture) {}, HoldHealBackoff},
+		"noticed now":               {func(f *fixture) { f.rec.Slots[1].MissedSince = time.Time{} }, HoldHealBackoff},
+		"its agent spoke right now": {func(f *fixture) { f.obs.Slots[1].Report = newFixture(3, "none").obs.Slots[1].Report }, HoldHealBackoff},
 		"a person is to be asked":   {func(f *fixture) { f.spec.AutoHealing.Replace = group.ReplaceAsk }, HoldInstanceMissing},
 		"not healed when it exits":  {func(f *fixture) { f.spec.RestartPolicy.On = []string{group.OnUnhealthy} }, HoldInstanceMissing},
 		"replaced before":           {func(f *fixture) { f.tried(1, 1, time.Hour).rec.Slots[1].Heals.Replacements = 1 }, HoldInstanceMissing},
@@ -122,7 +122,7 @@ func TestR115_NobodyIsAskedForWhatHealingIsAboutToDo(t *testing.T) {
 		t.Log(name)
 		wantHeld(t, p, "db-1", c.hold)
 		h := actionOf(t, p, "db-1").Holds[0]
-		deferred := c.hold == HoldHealDeferred
+		deferred := c.hold == HoldHealBackoff
 		if asks := strings.Contains(h.Message, "cadre instance replace"); asks == deferred || h.Until.IsZero() == deferred {
 			t.Errorf("%s: %s, until %s", name, h.Message, h.Until)
 		}

@@ -141,14 +141,14 @@ func TestR2_WhatWillBeHealedIsPlanned(t *testing.T) {
 		want string // the holds of db-1; "": no step is planned
 		why  string
 	}{
-		"just booted": {"none", booted, HoldHealDeferred, "heals: its check ready fails"},
+		"just booted": {"none", booted, HoldHealBackoff, "heals: its check ready fails"},
 		"process just down": {"patroni", func(f *fixture) {
 			f.sick(1).rec.Slots[1].UnavailableSince, f.rec.Slots[1].AvailableSince = f.now, time.Time{}
 			f.rec.Slots[1].DownSince = f.now
-		}, HoldHealDeferred, "heals: its workload is down: no word from it"},
+		}, HoldHealBackoff, "heals: its workload is down: no word from it"},
 		"silent":             {"none", func(f *fixture) { f.silent(1, f.now.Add(-time.Minute)) }, HoldUnknownHealth, "heals: its agent is silent"},
-		"stopped, and heard": {"none", func(f *fixture) { f.obs.Slots[1].Instance.Status = "stopped" }, HoldHealDeferred, "heals: the platform says stopped"},
-		"tried a moment ago": {"none", func(f *fixture) { booted(f.tried(1, 2, time.Second)) }, HoldHealDeferred + " " + HoldHealDeferred, "heals: its check ready fails"},
+		"stopped, and heard": {"none", func(f *fixture) { f.obs.Slots[1].Instance.Status = "stopped" }, HoldHealBackoff, "heals: the platform says stopped"},
+		"tried a moment ago": {"none", func(f *fixture) { booted(f.tried(1, 2, time.Second)) }, HoldHealBackoff + " " + HoldHealBackoff, "heals: its check ready fails"},
 		"tried too often":    {"none", func(f *fixture) { booted(f.tried(1, 5, time.Hour)) }, "", ""},
 		"excluded": {"none", func(f *fixture) {
 			booted(f)

@@ -46,7 +46,7 @@ func TestR120_OfTwoAgentsNobodyTellsWhichOneIsDeaf(t *testing.T) {
 			continue
 		}
 		p := f.plan()
-		if wantExecutes(t, p); !heldBy(actionOf(t, p, "db-1"), HoldAgentsUnheard) {
+		if wantExecutes(t, p); !heldBy(actionOf(t, p, "db-1"), HoldInsufficientReports) {
 			t.Errorf("%s: %s", name, describe(p))
 		}
 	}

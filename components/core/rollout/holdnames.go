@@ -51,8 +51,8 @@ const (
 	HoldBusy = "busy"
 	// HoldUnknownHealth: the member is silent, but not for long enough to count as broken (R10).
 	HoldUnknownHealth = "unknown_health"
-	// HoldDeferred: an attempt was cancelled a moment ago, and the next one follows after a wait (R37).
-	HoldDeferred = "deferred"
+	// HoldBackoff: an attempt was cancelled a moment ago, and the next one follows after a wait (R37).
+	HoldBackoff = "backoff"
 	// HoldOpportunistic: the spec updates a Slot only together with another step of that Slot.
 	HoldOpportunistic = "opportunistic"
 	// HoldActionNotAllowed: the update needs a harsher action than the spec allows (R132).
@@ -63,8 +63,8 @@ const (
 	HoldStepDelay = "step_delay"
 	// HoldRemovalInProgress: the removal of another Slot goes first (R104).
 	HoldRemovalInProgress = "removal_in_progress"
-	// HoldLeaderAsks: the spec lets the leader's step wait for an operator.
-	HoldLeaderAsks = "leader_asks"
+	// HoldLeaderNeedsApproval: the spec lets the leader's step wait for an operator.
+	HoldLeaderNeedsApproval = "leader_needs_approval"
 	// HoldPredecessor: ORDERED_READY waits for the previous Slot.
 	HoldPredecessor = "predecessor"
 	// HoldAppID: the first create yields the app id that the other CVMs join.
@@ -91,12 +91,12 @@ const (
 	HoldSetChanging = "set_changing"
 	// HoldVoterScaleIn: no driver of the group can change the voters, so the planner removes no voter (R46).
 	HoldVoterScaleIn = "voter_scale_in"
-	// HoldAgentsUnheard: too few agents report to know the cost of a step (R120).
-	HoldAgentsUnheard = "agents_unheard"
-	// HoldNamedLeader: the member is silent, and its followers name it as their leader (R125).
-	HoldNamedLeader = "named_leader"
-	// HoldNamedFollower: the member is silent, and the leader reports that it follows (R125).
-	HoldNamedFollower = "named_follower"
+	// HoldInsufficientReports: too few agents report to know the cost of a step (R120).
+	HoldInsufficientReports = "insufficient_reports"
+	// HoldLeaderByPeers: the member is silent, and its followers name it as their leader (R125).
+	HoldLeaderByPeers = "leader_by_peers"
+	// HoldFollowerByLeader: the member is silent, and the leader reports that it follows (R125).
+	HoldFollowerByLeader = "follower_by_leader"
 	// HoldPlatformBusy: the platform works on the CVM. The wait lasts at most as long as a boot may take.
 	HoldPlatformBusy = "platform_busy"
 	// HoldRefused: the platform refused the call the maximum number of times.
@@ -110,18 +110,18 @@ const (
 	HoldReplaceInProgress = "replace_in_progress"
 	// HoldQuarantined: all attempts to heal the Slot failed (R118).
 	HoldQuarantined = "quarantined"
-	// HoldHealDeferred: the first attempt to heal follows after the fault has lasted (R113), the next one after a
+	// HoldHealBackoff: the first attempt to heal follows after the fault has lasted (R113), the next one after a
 	// wait (R118).
-	HoldHealDeferred = "heal_deferred"
+	HoldHealBackoff = "heal_backoff"
 	// HoldHealInProgress: the maximum number of Slots is being healed (R117).
 	HoldHealInProgress = "heal_in_progress"
 	// HoldHealStorm: so many members are unhealthy that they may share one cause. Repairs go on at a low rate, and
 	// no disk is given up (R119, R120).
 	HoldHealStorm = "heal_storm"
-	// HoldUnadopted: a CVM carries the Slot's name, and no record binds it.
-	HoldUnadopted = "unadopted"
-	// HoldOutOfSet: the set no longer lists the member, and no step is under way that would create it again.
-	HoldOutOfSet = "out_of_set"
+	// HoldUnmanagedInstance: a CVM carries the Slot's name, and no record binds it.
+	HoldUnmanagedInstance = "unmanaged_instance"
+	// HoldNotAMember: the set no longer lists the member, and no step is under way that would create it again.
+	HoldNotAMember = "not_a_member"
 	// HoldScaleInOrder: one Slot is removed at a time, the highest ordinal first (R109).
 	HoldScaleInOrder = "scale_in_order"
 )

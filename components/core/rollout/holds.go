@@ -112,13 +112,13 @@ func (w *world) holdsOfBinding(c candidate, _ look) []Hold {
 		holds = append(holds, hold(HoldDuplicate, "%d CVMs carry the name of %s; remove the wrong ones on the platform", n+1, m.slot))
 	}
 	switch {
-	case m.unadopted() && (w.appID == "" || i.AppID == "" || i.AppID == w.appID):
-		holds = append(holds, hold(HoldUnadopted, "CVM %s carries the name of %s and no record binds it; to bind what it attests: cadre group adopt %s",
+	case m.unmanaged() && (w.appID == "" || i.AppID == "" || i.AppID == w.appID):
+		holds = append(holds, hold(HoldUnmanagedInstance, "CVM %s carries the name of %s and no record binds it; to bind what it attests: cadre group adopt %s",
 			i.VMUUID, m.slot, w.spec.Name))
 	case m.vanished() && c.kind == operation.Create:
 		holds = append(holds, w.holdOfGone(m))
 	case c.kind == operation.Replace && c.actor == operation.ActorScaling:
-		holds = append(holds, hold(HoldOutOfSet,
+		holds = append(holds, hold(HoldNotAMember,
 			"%s was taken out of its workload's set, and does not come back with what is on its disk; to have it made anew: cadre instance replace %s", m.slot, m.slot))
 	case i != nil && m.record.VMUUID != i.VMUUID,
 		i != nil && m.record.InstanceID != "" && i.InstanceID != "" && m.record.InstanceID != i.InstanceID:
@@ -133,9 +133,9 @@ func (w *world) holdsOfBinding(c candidate, _ look) []Hold {
 func (w *world) holdOfGone(m *member) Hold {
 	gone := fmt.Sprintf("the CVM of %s (%s) is gone from the platform, and its disk with it", m.slot, cmp.Or(m.record.VMUUID, m.record.InstanceID))
 	// Only a recent report of the agent keeps the fault from being certain.
-	if a, ill := w.ails(m); (ill || a.gone && w.spec.HealsOn(a.on)) && a.at.After(w.now) {
-		if r, ok := w.rungFor(m, a); ok && !w.spent(m, r) {
-			return holdUntil(a.at, HoldHealDeferred, "%s; healing has a new one made in %s unless it comes back by itself", gone, short(a.at.Sub(w.now)))
+	if a, ill := w.faultOf(m); (ill || a.gone && w.spec.HealsOn(a.on)) && a.at.After(w.now) {
+		if r, ok := w.remedyFor(m, a); ok && !w.spent(m, r) {
+			return holdUntil(a.at, HoldHealBackoff, "%s; healing has a new one made in %s unless it comes back by itself", gone, short(a.at.Sub(w.now)))
 		}
 	}
 	return hold(HoldInstanceMissing, "%s; to have a new one made: cadre instance replace %s", gone, m.slot)
@@ -188,7 +188,7 @@ func (w *world) predecessor(m *member, t *taken) *member {
 	if len(t.order) > 0 && (first == nil || t.order[0].ordinal < first.ordinal) {
 		first = t.order[0]
 	}
-	if first != nil && first.ordinal < m.ordinal && !first.condemned {
+	if first != nil && first.ordinal < m.ordinal && !first.terminating {
 		return first
 	}
 	return nil
@@ -235,11 +235,11 @@ func (w *world) holdsOfScaleIn(c candidate, l look) []Hold {
 		return nil
 	}
 	var holds []Hold
-	if first := w.firstCondemned(); first != nil && first != c.m && l.op == nil {
+	if first := w.firstTerminating(); first != nil && first != c.m && l.op == nil {
 		holds = append(holds, hold(HoldScaleInOrder, "waits for the removal of %s", first.slot))
 	}
 	_, blocking := w.waitedFor(c, w.tally.notAvailable)
-	if blocking == nil && len(l.taken.order) > 0 && !l.taken.order[0].condemned {
+	if blocking == nil && len(l.taken.order) > 0 && !l.taken.order[0].terminating {
 		blocking = l.taken.order[0] // a step of this pass counts as begun, even if it is a step of a Slot that is wanted again
 	}
 	if blocking != nil && !c.left {
@@ -248,12 +248,12 @@ func (w *world) holdsOfScaleIn(c candidate, l look) []Hold {
 	return holds
 }
 
-// firstCondemned is the member that is removed first. A member whose removal needs an operator's decision delays no
+// firstTerminating is the member that is removed first. A member whose removal needs an operator's decision delays no
 // other removal.
-func (w *world) firstCondemned() *member {
-	return w.found.condemned.of(func() *member {
+func (w *world) firstTerminating() *member {
+	return w.found.terminating.of(func() *member {
 		var first *member
-		for _, m := range w.condemned {
+		for _, m := range w.terminating {
 			switch {
 			case m.open != nil && m.open.Kind != operation.Drain:
 				return m // a removal in progress continues, even if a higher ordinal is to be removed by now

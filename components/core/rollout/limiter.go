@@ -150,7 +150,7 @@ func (w *world) holdsOfRate(c candidate, l look) []Hold {
 	case wait <= 0:
 		return nil
 	case why == "":
-		return []Hold{holdUntil(from, HoldHealDeferred, "%s fell ill a moment ago, or another repair began; healed in %s", m.slot, short(wait))}
+		return []Hold{holdUntil(from, HoldHealBackoff, "%s fell ill a moment ago, or another repair began; healed in %s", m.slot, short(wait))}
 	default:
 		return []Hold{holdUntil(from, HoldHealStorm, "%s, and a cause that they share is not mended by restarts, which go one by one: %s in %s; heal it yourself: %s",
 			why, m.slot, short(wait), byHand(c))}

@@ -140,7 +140,7 @@ func TestR117_TheClusterHasOneRate(t *testing.T) {
 		}
 		return f
 	}
-	wantHeld(t, ill(paceFew-time.Second, 0).plan(), "db-1", HoldHealDeferred) // other members may not be recorded yet
+	wantHeld(t, ill(paceFew-time.Second, 0).plan(), "db-1", HoldHealBackoff) // other members may not be recorded yet
 	wantExecutes(t, ill(paceFew, 0).plan(), "RESTART db-1")
 	alone := ill(0, 0)
 	alone.obs.Fleet.Expected = darkFrom - 1

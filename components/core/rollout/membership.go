@@ -47,7 +47,7 @@ func (w *world) listed(m *member) bool {
 // before it starts, a removed member never returns with its disk.
 func (w *world) ejected(m *member) bool {
 	was := m.record.WasAvailableAt != "" && !m.joining() && !m.ready
-	return was && group.AddsMembers(w.spec) && !m.condemned && !m.missing() && m.seen.Instance != nil && w.inSet(m) == operation.SetAbsent
+	return was && group.AddsMembers(w.spec) && !m.terminating && !m.missing() && m.seen.Instance != nil && w.inSet(m) == operation.SetAbsent
 }
 
 // stillThere: the incarnation of m that is to leave is listed, if only by its id. Consul forgets the name of a server
@@ -149,7 +149,7 @@ func (w *world) pendingIn(m *member) string {
 		return changing
 	}
 	for _, other := range w.everyone {
-		if other != m && other.coming() && !other.condemned {
+		if other != m && other.coming() && !other.terminating {
 			return other.slot + " is joining"
 		}
 	}
@@ -187,12 +187,12 @@ func (w *world) stuckIn(m *member) bool {
 	}
 	for _, slot := range w.view.learners {
 		other := w.find(slot)
-		if slot != m.slot && (other == nil || other.condemned || !getsOn(other)) {
+		if slot != m.slot && (other == nil || other.terminating || !getsOn(other)) {
 			return true
 		}
 	}
 	return slices.ContainsFunc(w.everyone, func(other *member) bool {
-		return other != m && other.coming() && !other.condemned && !getsOn(other)
+		return other != m && other.coming() && !other.terminating && !getsOn(other)
 	})
 }
 
@@ -307,7 +307,7 @@ func (w *world) holdsOfLeaving(c candidate, l look) []Hold {
 	}
 	var holds []Hold
 	votes := slices.Contains(w.view.voters, c.m.slot)
-	if c.m.condemned && w.voteless(c.m) {
+	if c.m.terminating && w.voteless(c.m) {
 		return nil // the set loses no vote, and a joining member may wait for exactly this removal (R104)
 	}
 	// A dead voter goes first (R48): the newcomer may wait for exactly this removal. A voter that is to be replaced
@@ -426,7 +426,7 @@ func (w *world) isOut(m *member) bool {
 	if m.open != nil {
 		return m.open.Leaving()
 	}
-	if m.condemned {
+	if m.terminating {
 		return w.certainlyGone(m) && (w.deleted(m) || w.mayEnd(m))
 	}
 	// A founder may be listed with its vote before it is made. A learner was listed for a CVM that is gone.
@@ -441,7 +441,7 @@ func (w *world) deleted(m *member) bool {
 // tookAway: an Operation deleted the CVM that m is bound to.
 func (m *member) tookAway() bool { return m.removal != nil }
 
-// mayEnd: nothing keeps a condemned Slot, and its disk may be deleted. An unlisted CVM may appear again with its disk;
+// mayEnd: nothing keeps a terminating Slot, and its disk may be deleted. An unlisted CVM may appear again with its disk;
 // a member that was removed from its set cannot return.
 func (w *world) mayEnd(m *member) bool {
 	return w.obs.Freeze == nil && m.seen.Protection == nil && len(w.holdsOfDisk(candidate{m: m, kind: operation.Delete}, look{})) == 0
@@ -469,7 +469,7 @@ func (m *member) held() bool {
 // joinsBy returns the next change that brings m into the set; empty: no change is due.
 func (w *world) joinsBy(m *member) group.SetVerb {
 	r := m.report
-	if !group.AddsMembers(w.spec) || !m.joining() || m.condemned || r == nil || !m.admitted() || m.open != nil && m.open.Leaving() {
+	if !group.AddsMembers(w.spec) || !m.joining() || m.terminating || r == nil || !m.admitted() || m.open != nil && m.open.Leaving() {
 		return ""
 	}
 	switch {

@@ -38,7 +38,7 @@ func (f *fixture) leavingOp(i int) {
 	f.rolling().op(i, operation.Drained, func(op *operation.Operation) { op.Kind, op.Set.Leaves = operation.Delete, true })
 }
 
-// TestR46_OPS01_WhoMayLeave is the table of the rule: a dead voter is condemned, and some other voters are dead too.
+// TestR46_OPS01_WhoMayLeave is the table of the rule: a dead voter is terminating, and some other voters are dead too.
 func TestR46_OPS01_WhoMayLeave(t *testing.T) {
 	for _, c := range []struct {
 		voters, alsoDead int
@@ -591,7 +591,7 @@ func TestR49_WhoIsOutOfItsSetIsTold(t *testing.T) {
 		if a.Kind != operation.Replace || !strings.Contains(a.Holds[0].Message, "cadre instance replace db-2") || p.Status.Instances[2].State != "OutOfSet" {
 			t.Errorf("%s: %s", name, describe(p))
 		}
-		wantHeld(t, p, "db-2", HoldOutOfSet)
+		wantHeld(t, p, "db-2", HoldNotAMember)
 	}
 	for name, c := range map[string]struct {
 		f    *fixture

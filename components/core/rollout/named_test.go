@@ -13,7 +13,7 @@ import (
 func TestR125_ASilentFollowerIsHealedByNobody(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*fixture)
-		want string // the step begun for db-2; "": held as named_follower; "-": no step is planned
+		want string // the step begun for db-2; "": held as follower_by_leader; "-": no step is planned
 	}{
 		"it is seen following":     {func(*fixture) {}, ""},
 		"nobody sees it following": {func(f *fixture) { f.obs.Slots[0].Report.Followers = []string{"db-1"} }, "RESTART db-2"},
@@ -36,7 +36,7 @@ func TestR125_ASilentFollowerIsHealedByNobody(t *testing.T) {
 		got := executes(p)
 		switch {
 		case c.want == "":
-			wantHeld(t, p, "db-2", HoldNamedFollower)
+			wantHeld(t, p, "db-2", HoldFollowerByLeader)
 		case c.want == "-":
 			if len(got) != 0 || hasAction(p, "db-2") && actionOf(t, p, "db-2").Kind == operation.Replace {
 				t.Errorf("%s: %s", name, describe(p))

@@ -75,7 +75,7 @@ func TestR49_ADeadVoterStaysWhileNobodyCanComeIn(t *testing.T) {
 	}
 }
 
-// TestR104_WhoHasNoVoteGoesFirst: a condemned member without a vote goes even if another member is down: the others
+// TestR104_WhoHasNoVoteGoesFirst: a terminating member without a vote goes even if another member is down: the others
 // may wait for it.
 func TestR104_WhoHasNoVoteGoesFirst(t *testing.T) {
 	f := newFixture(4, "etcd")
@@ -113,7 +113,7 @@ func TestR47_TwoThatAreNotListedDoNotWaitForEachOther(t *testing.T) {
 	}
 }
 
-// TestR104_WhoIsToGoWithoutAVoteDoesNotWaitForWhoJoins: a condemned member without a vote keeps out a made and
+// TestR104_WhoIsToGoWithoutAVoteDoesNotWaitForWhoJoins: a terminating member without a vote keeps out a made and
 // unlisted member, so it goes first.
 func TestR104_WhoIsToGoWithoutAVoteDoesNotWaitForWhoJoins(t *testing.T) {
 	f := newFixture(5, "etcd")

@@ -49,7 +49,7 @@ func (w *world) candidates() []candidate {
 			updates = append(updates, c)
 		}
 	}
-	for _, m := range w.condemned {
+	for _, m := range w.terminating {
 		keep := w.obs.Deletion != nil && w.obs.Deletion.KeepCVMs
 		if (m.open == nil || m.rests() && m.drained() && !w.ending()) && m.seen.Instance != nil && !keep {
 			deletes = append(deletes, w.removal(m))

@@ -10,7 +10,7 @@ import (
 // envUnapplied: the CVM of m received other env values of its own than wanted (R143). The platform and the Boot say
 // nothing about these values. The record of the last call decides.
 func (w *world) envUnapplied(m *member) bool {
-	if m.seen.Instance == nil || m.condemned || m.want.revision == "" {
+	if m.seen.Instance == nil || m.terminating || m.want.revision == "" {
 		return false
 	}
 	if _, known := w.contentOf(m.want.revision); !known {
@@ -22,7 +22,7 @@ func (w *world) envUnapplied(m *member) bool {
 // onlyEnv: m runs its wanted Revision, and only its own env values differ. The step does not move the Slot to a
 // Revision. Its hand-over is therefore additional, and not the planned hand-over (R53).
 func (w *world) onlyEnv(m *member) bool {
-	return w.envUnapplied(m) && m.observed == m.want.revision && !w.givenOther(m) && !w.shownOther(m)
+	return w.envUnapplied(m) && m.observed == m.want.revision && !w.givenOther(m) && !w.specDrift(m)
 }
 
 // sameEnv: op gave the CVM of m its wanted env values.

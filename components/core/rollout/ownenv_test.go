@@ -95,7 +95,7 @@ func TestR143_WhereThereIsNothingToGiveNothingIsUnapplied(t *testing.T) {
 	}{
 		"it runs":                 {func(*member) {}, true},
 		"it has no CVM":           {func(m *member) { m.seen.Instance = nil }, false},
-		"it is to go":             {func(m *member) { m.condemned = true }, false},
+		"it is to go":             {func(m *member) { m.terminating = true }, false},
 		"nothing is wanted of it": {func(m *member) { m.want.revision = "" }, false},
 		"nobody knows the text":   {func(m *member) { m.want.revision = "unrecorded" }, false},
 	} {

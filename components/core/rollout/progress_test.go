@@ -235,7 +235,7 @@ func TestR74_APreconditionIsNoFailure(t *testing.T) {
 		t.Errorf("state %s: %s", p.Rollout.State, p.Rollout.Reason)
 	}
 	for _, a := range p.Actions {
-		if a.Slot == "db-2" && !heldBy(a, HoldDeferred) {
+		if a.Slot == "db-2" && !heldBy(a, HoldBackoff) {
 			t.Errorf("%s is held by %v", a.Slot, holdNames(a))
 		}
 	}

@@ -8,7 +8,7 @@ func (w *world) holdsOfRemoval(c candidate, l look) []Hold {
 	if c.m.open != nil {
 		return nil // the Slot already moves to another Revision
 	}
-	for _, m := range w.condemned {
+	for _, m := range w.terminating {
 		if m.open != nil && m.open.Kind == operation.Delete || l.taken.has(m) {
 			return []Hold{hold(HoldRemovalInProgress, "waits for the removal of %s", m.slot)}
 		}

@@ -28,7 +28,7 @@ const (
 // Slot by its name.
 func PassedByName(predicate string) bool {
 	switch predicate {
-	case HoldOpportunistic, HoldPaused, HoldActionNotAllowed, HoldLeaderAsks, HoldStepDelay:
+	case HoldOpportunistic, HoldPaused, HoldActionNotAllowed, HoldLeaderNeedsApproval, HoldStepDelay:
 		return true
 	}
 	return false

@@ -145,7 +145,7 @@ func (w *world) stateWord(m *member) group.SlotState {
 		return group.SlotMissing
 	case m.vanished() && w.obs.Complete():
 		return group.SlotVanished
-	case m.condemned:
+	case m.terminating:
 		return group.SlotCondemned
 	case w.ejected(m):
 		return group.SlotOutOfSet

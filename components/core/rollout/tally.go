@@ -46,7 +46,7 @@ type tally struct {
 // retally repeats the counts that depend on the rollout's Operations.
 func (w *world) retally() {
 	w.tally = tally{proven: w.tally.proven}
-	w.found.rungs, w.found.waits, w.found.bucket = nil, once[bool]{}, once[bucket]{}
+	w.found.remedies, w.found.waits, w.found.bucket = nil, once[bool]{}, once[bucket]{}
 	w.takeTally()
 }
 
@@ -123,7 +123,7 @@ func (w *world) noteBetween() {
 		op := m.open
 		waits := op.Phase == operation.Drained || op.Phase == operation.Acting && op.Call.InVain()
 		m.between = op.Kind == operation.Update && len(op.Call.Applied) > 0 && waits && w.serves(m) && w.unsafe(m, *op) != ""
-		if m.unsure = m.between && !m.extra && !m.condemned; m.unsure {
+		if m.unsure = m.between && !m.extra && !m.terminating; m.unsure {
 			w.tally.unsure++
 		}
 	}

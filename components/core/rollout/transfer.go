@@ -77,7 +77,7 @@ func (w *world) transferCandidates(c candidate) (slots []string, interim bool) {
 	if slots = w.fitToLead(c, w.members); len(slots) > 0 || c.kind != operation.Update || len(w.members) > 1 {
 		return slots, false
 	}
-	slots = w.fitToLead(c, w.condemned)
+	slots = w.fitToLead(c, w.terminating)
 	return slots, len(slots) > 0
 }
 

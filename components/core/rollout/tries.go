@@ -31,7 +31,7 @@ func (w *world) holdsOfTries(c candidate, _ look) []Hold {
 	if !w.now.Before(until) {
 		return nil
 	}
-	return []Hold{holdUntil(until, HoldDeferred, "%s: %s; tried again in %s", c.m.slot, last.Reason, short(until.Sub(w.now)))}
+	return []Hold{holdUntil(until, HoldBackoff, "%s: %s; tried again in %s", c.m.slot, last.Reason, short(until.Sub(w.now)))}
 }
 
 // nextTry returns when an action that ended at a time is tried again, after n tries without success. The wait starts

@@ -190,7 +190,7 @@ func (w *world) nameSilent() {
 // certainlyDown: the platform or attestation reports that the CVM's software no longer runs. Silence alone does not
 // count.
 func (m *member) certainlyDown() bool {
-	return m.shownDown() || m.provenElsewhere()
+	return m.shownDown() || m.bootedElsewhere()
 }
 
 // shownDown: the platform lists the CVM as stopped or as failing to boot.

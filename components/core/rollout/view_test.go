@@ -309,7 +309,7 @@ func TestFactsSayWhoIsListed(t *testing.T) {
 	if p := got.Platform; !p.InProgress || p.BootError != "no image" || !p.UpdatedAt.Equal(epoch) || p.Former || p.Running {
 		t.Errorf("platform %+v", p)
 	}
-	// A condemned Slot without record and CVM is empty, and judged by the facts about the whole group.
+	// A terminating Slot without record and CVM is empty, and judged by the facts about the whole group.
 	op.Slot, op.Kind = "db-9", operation.Delete
 	if got = f.facts(op); !got.PlatformKnown || !got.Safe || got.Platform != nil {
 		t.Errorf("nothing is left of it: %+v", got)

@@ -30,12 +30,12 @@ func (w *world) decideWanted() {
 func (w *world) wanted(m *member) want {
 	by, making := w.keptBy(m.ordinal), m.missing() || m.open != nil && m.open.Kind == operation.Create
 	switch {
-	case m.condemned && w.obs.Deletion != nil:
+	case m.terminating && w.obs.Deletion != nil:
 		return want{why: "the group is being deleted"}
-	case m.condemned && m.record.Extra:
+	case m.terminating && m.record.Extra:
 		return want{why: "the rollout that it was made for is over"}
-	case m.condemned:
-		return want{why: w.whyCondemned(m)}
+	case m.terminating:
+		return want{why: w.whyTerminating(m)}
 	case by == group.KeptByPartition:
 		return want{revision: w.whereItIs(m), kept: true, why: fmt.Sprintf("below the partition %d", w.spec.UpdatePolicy.Partition)}
 	case by == group.KeptByExclusion:
@@ -52,8 +52,8 @@ func (w *world) wanted(m *member) want {
 	return want{revision: w.target, why: "the spec's target"}
 }
 
-// whyCondemned: the spec leaves the Slot out by name, or its ordinal lies beyond the last.
-func (w *world) whyCondemned(m *member) string {
+// whyTerminating: the spec leaves the Slot out by name, or its ordinal lies beyond the last.
+func (w *world) whyTerminating(m *member) string {
 	if slices.Contains(w.spec.Without, m.slot) {
 		return "left out by `without`"
 	}

@@ -33,13 +33,13 @@ type world struct {
 	// seenBy holds the observation of each Slot by ordinal, built on demand.
 	seenBy map[int]*SlotObservation
 
-	// members are the desired Slots by ordinal. condemned are the Slots to remove, highest first. everyone is both.
-	members   []*member
-	condemned []*member
-	everyone  []*member
-	bySlot    map[string]*member
-	tally     tally
-	view      view
+	// members are the desired Slots by ordinal. terminating are the Slots to remove, highest first. everyone is both.
+	members     []*member
+	terminating []*member
+	everyone    []*member
+	bySlot      map[string]*member
+	tally       tally
+	view        view
 	// founders are the Slots that bootstrap the workload's set, while the bootstrap may go on.
 	founders []string
 	appID    string
@@ -51,15 +51,15 @@ type world struct {
 // found holds answers that many members need, computed once for all. retally resets the answers that depend on the
 // rollout's Operations.
 type found struct {
-	// rungs are the remedies for a member.
-	rungs map[*member]healing
+	// remedies are the remedies for a member.
+	remedies map[*member]healing
 	// bucket is the token bucket of the group's limiter.
 	bucket once[bucket]
 	// leaders counts, by Slot, the members that live and name it as their leader.
 	leaders once[map[string]int]
-	// condemned is the member that is removed first. givenUp are the Slots whose disk an operator gave up.
-	condemned once[*member]
-	givenUp   once[map[string]bool]
+	// terminating is the member that is removed first. givenUp are the Slots whose disk an operator gave up.
+	terminating once[*member]
+	givenUp     once[map[string]bool]
 	// waits: the rollout waits only for its workload's permission or an operator's decision.
 	waits once[bool]
 	// proven is the Revision for a new Slot until a member has proven the target.
@@ -113,8 +113,8 @@ type member struct {
 	// condition is the verdict of all evidence about the member.
 	condition condition
 	// observed is the attested Revision, or empty (R4).
-	observed  string
-	condemned bool
+	observed    string
+	terminating bool
 	// extra: the Slot exists for the time of a rollout, beyond the group's size.
 	extra bool
 	standing
@@ -200,7 +200,7 @@ func (w *world) desired() []int {
 	return append(w.spec.Ordinals(), w.extras()...)
 }
 
-// joinSlots makes one member per desired ordinal, and one per condemned Slot with a record or a CVM.
+// joinSlots makes one member per desired ordinal, and one per terminating Slot with a record or a CVM.
 func (w *world) joinSlots() {
 	desired := w.desired()
 	n := max(len(desired), len(w.rec.Slots))
@@ -212,13 +212,13 @@ func (w *world) joinSlots() {
 			return m
 		}
 		slot := group.SlotName(w.spec.Name, ordinal)
-		m := &member{slot: slot, ordinal: ordinal, condemned: !wanted[ordinal]}
+		m := &member{slot: slot, ordinal: ordinal, terminating: !wanted[ordinal]}
 		m.record = group.SlotRecord{Group: w.spec.Name, Slot: slot, Ordinal: ordinal}
 		m.extra = wanted[ordinal] && !w.spec.HasOrdinal(ordinal)
 		m.record.Extra = m.extra
 		byOrdinal[ordinal], w.bySlot[slot] = m, m
-		if m.condemned {
-			w.condemned = append(w.condemned, m)
+		if m.terminating {
+			w.terminating = append(w.terminating, m)
 		} else {
 			w.members = append(w.members, m)
 		}
@@ -241,8 +241,8 @@ func (w *world) joinSlots() {
 		}
 	}
 	slices.SortFunc(w.members, func(a, b *member) int { return cmp.Compare(a.ordinal, b.ordinal) })
-	slices.SortFunc(w.condemned, func(a, b *member) int { return cmp.Compare(b.ordinal, a.ordinal) })
-	w.everyone = slices.Concat(w.members, w.condemned)
+	slices.SortFunc(w.terminating, func(a, b *member) int { return cmp.Compare(b.ordinal, a.ordinal) })
+	w.everyone = slices.Concat(w.members, w.terminating)
 	for _, m := range w.members {
 		m.record.Extra = m.extra // a Slot that the group grew over stays
 	}
@@ -300,7 +300,7 @@ func (w *world) joinOperations() {
 }
 
 // inScope: the rollout may update it (R22, R41).
-func (w *world) inScope(m *member) bool { return !m.condemned && !m.want.kept }
+func (w *world) inScope(m *member) bool { return !m.terminating && !m.want.kept }
 
 // outdated: the member is in scope and not proven to run its wanted Revision, or received another Revision since the
 // proof. A Slot that boots another Revision is no longer at the Revision of its last admission.
@@ -311,15 +311,15 @@ func (w *world) outdated(m *member) bool {
 	case m.observed == "":
 		// The member needs an update if an operator must bind the CVM with its name, or must allow its assigned Revision
 		// again.
-		return m.unadopted() || !w.givenTarget(m) || !w.mayRun(m.want.revision)
+		return m.unmanaged() || !w.givenTarget(m) || !w.mayRun(m.want.revision)
 	}
-	return m.observed != m.want.revision || w.givenOther(m) || w.shownOther(m) || w.envUnapplied(m)
+	return m.observed != m.want.revision || w.givenOther(m) || w.specDrift(m) || w.envUnapplied(m)
 }
 
-// shownOther: the platform shows another size or image than wanted, and no Boot proves either. When two Revisions
+// specDrift: the platform shows another size or image than wanted, and no Boot proves either. When two Revisions
 // measure the same, the admission names either Revision. An open step checks this after its call is accepted; before
 // that, the difference is the step's purpose.
-func (w *world) shownOther(m *member) bool {
+func (w *world) specDrift(m *member) bool {
 	i := m.seen.Instance
 	return (m.open == nil || m.open.Kind == operation.Update && !m.open.Decided()) && i != nil && !w.platformWorks(m) && !i.Shape.Shows(w.shapeOf(m.want.revision))
 }

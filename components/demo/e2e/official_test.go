@@ -147,8 +147,8 @@ volumes: {visitors: {}}
 	}
 	apply()
 	c.adoptable(t, "its agent has attested nothing yet")
-	if out, err := c.Cadre(within(t, time.Minute), "rollout", "plan", bought); err != nil || !strings.Contains(out, "unadopted") {
-		t.Errorf("the plan does not say that the slot is unadopted: %v\n%s", err, out)
+	if out, err := c.Cadre(within(t, time.Minute), "rollout", "plan", bought); err != nil || !strings.Contains(out, "unmanaged_instance") {
+		t.Errorf("the plan does not say that the slot is unmanaged: %v\n%s", err, out)
 	}
 
 	// Step 2 and 3: the group's document, written by another client with the key provider in it.

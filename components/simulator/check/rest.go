@@ -113,11 +113,11 @@ func neverStuck(s *state, e trace.Event) []string {
 	return out
 }
 
-// persons are the holds that only an operator ends.
-var persons = []string{
-	rollout.HoldPreservedState, rollout.HoldDeleteDisks, rollout.HoldInstanceMissing, rollout.HoldUnadopted,
-	rollout.HoldOutOfSet, rollout.HoldQuarantined, rollout.HoldRefused, rollout.HoldInterruption, rollout.HoldWouldLoseQuorum,
-	rollout.HoldVoterScaleIn, rollout.HoldActionNotAllowed, rollout.HoldNotApproved, rollout.HoldBelowFloor, rollout.HoldRevoked, rollout.HoldLeaderAsks,
+// operators are the holds that only an operator ends.
+var operators = []string{
+	rollout.HoldPreservedState, rollout.HoldDeleteDisks, rollout.HoldInstanceMissing, rollout.HoldUnmanagedInstance,
+	rollout.HoldNotAMember, rollout.HoldQuarantined, rollout.HoldRefused, rollout.HoldInterruption, rollout.HoldWouldLoseQuorum,
+	rollout.HoldVoterScaleIn, rollout.HoldActionNotAllowed, rollout.HoldNotApproved, rollout.HoldBelowFloor, rollout.HoldRevoked, rollout.HoldLeaderNeedsApproval,
 	rollout.HoldTransferBudget, rollout.HoldOpportunistic, rollout.ConditionOrphans,
 }
 
@@ -166,7 +166,7 @@ func (s *state) waitsForPerson(name string, e trace.Event) bool {
 			alone := s.spec(name) != nil && len(s.spec(name).Members()) == 1
 			return alone || !slices.ContainsFunc(s.slots(), func(m *member) bool { return m.group == name && m.serves() })
 		}
-		return slices.Contains(persons, hold)
+		return slices.Contains(operators, hold)
 	})
 }
 

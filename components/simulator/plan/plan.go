@@ -264,7 +264,7 @@ func Draw(seed uint64) Plan {
 	slices.SortStableFunc(p.Moves, func(a, b Move) int { return int(a.At - b.At) })
 	p.Faults, p.Odds = faults(r, p), odds(r)
 	drawAsks(Source(seed, "asks", 0), &p)
-	drawPersons(Source(seed, "persons", 0), &p)
+	drawOperators(Source(seed, "persons", 0), &p)
 	drawExclusions(Source(seed, "exclusions", 0), &p)
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return int(a.At - b.At) })
 	later := Source(seed, "later", 0)

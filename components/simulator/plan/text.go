@@ -226,7 +226,7 @@ func (p *Plan) take(word string, values []string) (err error) {
 		p.Moves = append(p.Moves, m)
 	case "fault":
 		p.Faults = append(p.Faults, Fault{At: f.time(), Kind: FaultKind(f.word()), Target: f.word(), For: f.time(), By: f.time()})
-		all := slices.Concat(kinds, asks, persons, exclusions, gates)
+		all := slices.Concat(kinds, asks, operators, exclusions, gates)
 		if kind := p.Faults[len(p.Faults)-1].Kind; !slices.Contains(all, kind) {
 			f.fail(fmt.Errorf("%q is no fault: there are %v", kind, all))
 		}

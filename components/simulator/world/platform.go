@@ -191,7 +191,7 @@ func (l *platformLink) carry(ctx context.Context, c cloud.Call, apply func() err
 	}
 	event := trace.Event{By: l.p.slot, Group: plan.GroupOf(slot), Slot: slot, Call: call}
 	w.noteAsLocked(trace.Called, event)
-	w.persons.sent(slot, f)
+	w.operators.sent(slot, f)
 	var failed error
 	effect := func() {
 		if failed = apply(); failed == nil {

@@ -224,7 +224,7 @@ func (w *World) Operate(ctx context.Context) error {
 func (w *World) stepsMade() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.steps + w.persons.acts
+	return w.steps + w.operators.acts
 }
 
 // rest is the groups' status, by name; a group without a status has no entry.

@@ -70,8 +70,8 @@ type World struct {
 	// spawn runs f until the world ends, or until the returned function is called; see Run.
 	spawn func(f func(context.Context)) context.CancelFunc
 	// altered are records that coordinators changed in place.
-	altered []string
-	persons persons
+	altered   []string
+	operators operators
 }
 
 // maxEvents of a run, for each group; the longest settled run had a tenth of it.
@@ -84,7 +84,7 @@ func New(p plan.Plan, log *slog.Logger, full func()) *World {
 		full: full,
 		plan: p, store: storetest.NewMemory(), began: time.Now(), log: log,
 		workloads: map[string]*workload{}, coordinators: map[string]*process{},
-		persons: newPersons(), cuts: map[cut]int{}, draws: map[string]uint64{}, relinked: make(chan struct{}),
+		operators: newOperators(), cuts: map[cut]int{}, draws: map[string]uint64{}, relinked: make(chan struct{}),
 		spawn: func(func(context.Context)) context.CancelFunc { return func() {} },
 	}
 	w.cloud = cloud.New(cloud.Config[*cvm]{Lock: &w.mu, Guest: w.guest, BootTakes: w.bootTakes, Settle: settle})
@@ -245,7 +245,7 @@ func (w *World) Run(ctx context.Context) {
 	for n := range w.plan.Coordinators {
 		all.Go(func() { w.keep(ctx, plan.Coordinator(n)) })
 	}
-	all.Go(func() { w.misfortunes(ctx) })
+	all.Go(func() { w.faultsOverTime(ctx) })
 	for _, g := range w.plan.Groups {
 		if g.Approval > 0 {
 			all.Go(func() { w.approves(ctx, g) })

@@ -101,7 +101,7 @@ func (a *App) groupAdopt() *cobra.Command {
 	c := &cobra.Command{
 		Use: "adopt GROUP", Short: "Adopt running CVMs whose records are lost", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
 		Long: `When the records of a slot are lost, the leader leaves the CVM of that name alone
-(blocked(unadopted)), and the CVM's agent keeps requesting admission. The command lists each
+(blocked(unmanaged_instance)), and the CVM's agent keeps requesting admission. The command lists each
 such slot with its CVM and the agent's evidence: instance, compose hash and the matching
 revision, or the missing item.
 

@@ -45,9 +45,9 @@ type pass struct {
 
 	// The report, in order: whether a write of the status was attempted, why a part of it could
 	// not be written, and the transactions that follow after acting.
-	told   bool
-	untold error
-	rest   [][]store.Op
+	told       bool
+	unrecorded error
+	rest       [][]store.Op
 	// states are the changed states of Slots, by their keys.
 	states map[string]group.InstanceStatus
 }
@@ -280,7 +280,7 @@ func (p *pass) wake() time.Duration {
 	default:
 		p.pace.calm = 0
 	}
-	if p.untold != nil {
+	if p.unrecorded != nil {
 		in = min(in, errorWait)
 	}
 	if !p.plan.Clock.IsZero() {

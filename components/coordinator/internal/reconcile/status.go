@@ -45,7 +45,7 @@ func (p *pass) reportRest(ctx context.Context) error {
 	if len(p.rest) == 0 {
 		return nil
 	}
-	problems := []error{p.untold}
+	problems := []error{p.unrecorded}
 	for _, batch := range p.rest {
 		problems = append(problems, p.commitStates(ctx, batch))
 	}
@@ -74,7 +74,7 @@ func (p *pass) unreported(ctx context.Context, err error) error {
 		return err
 	}
 	text := ""
-	if p.untold = err; err != nil {
+	if p.unrecorded = err; err != nil {
 		text = truncate.Line(err.Error())
 	}
 	p.mu.Lock()

@@ -77,7 +77,7 @@ func TestStruckGroupsWait(t *testing.T) {
 		holds []string
 	}{
 		"silent":    {Silent(60), nil},
-		"failing":   {Failing(60), []string{rollout.HoldHealDeferred}},
+		"failing":   {Failing(60), []string{rollout.HoldHealBackoff}},
 		"scaled in": {ScaledIn(60), []string{rollout.HoldDeleteDisks}},
 	} {
 		p := c.world.Decide()

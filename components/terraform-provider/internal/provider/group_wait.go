@@ -95,7 +95,7 @@ func heldBy(w written, predicate string) string {
 		return "workload.kind"
 	case rollout.HoldActionNotAllowed:
 		return "update_policy.most_disruptive_allowed_action"
-	case rollout.HoldLeaderAsks:
+	case rollout.HoldLeaderNeedsApproval:
 		return "update_policy.leader"
 	case rollout.HoldStepDelay:
 		return "update_policy.step_delay"

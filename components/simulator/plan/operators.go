@@ -27,13 +27,13 @@ const (
 // starts again at once, in the same Boot.
 const AgentCrashAt FaultKind = "agent-crash-at"
 
-// persons are operators' possible actions about a group.
-var persons = []FaultKind{Delete, Remake, Spare, Retry, Undo, Resolve, AgentCrashAt}
+// operators are operators' possible actions about a group.
+var operators = []FaultKind{Delete, Remake, Spare, Retry, Undo, Resolve, AgentCrashAt}
 
-// drawPersons draws operators' actions. In every sixth seed a group is deleted, and mostly made again.
+// drawOperators draws operators' actions. In every sixth seed a group is deleted, and mostly made again.
 // In every fourth seed a failed rollout is retried, and in every fourth a rollout is undone. In every
 // fifth seed calls are resolved.
-func drawPersons(r *rand.Rand, p *Plan) {
+func drawOperators(r *rand.Rand, p *Plan) {
 	do := func(kind FaultKind, at, within time.Duration) {
 		p.Faults = append(p.Faults, Fault{Kind: kind, At: at, For: within, Target: p.Groups[r.IntN(len(p.Groups))].Name})
 	}

@@ -17,8 +17,8 @@ import (
 	"cadre.dev/store"
 )
 
-// persons is the operator's knowledge and intent. Guarded by World.mu.
-type persons struct {
+// operators is the operator's knowledge and intent. Guarded by World.mu.
+type operators struct {
 	// want are the last requested specs, of each group that is to exist.
 	want map[string]group.Spec
 	// ending are the groups under deletion, until they are made again; over are the permanently
@@ -43,22 +43,22 @@ type sentCall struct {
 	told      bool
 }
 
-func newPersons() persons {
-	return persons{
+func newOperators() operators {
+	return operators{
 		want: map[string]group.Spec{}, ending: map[string]bool{}, over: map[string]bool{},
 		rollouts: map[string]operation.Rollout{}, acting: map[string]operation.Operation{}, calls: map[string]sentCall{},
 	}
 }
 
 // sent records the fate of a call.
-func (p *persons) sent(slot string, f fate) {
+func (p *operators) sent(slot string, f fate) {
 	op := p.acting[slot]
 	p.calls[slot] = sentCall{fate: f, operation: op.ID, n: op.Call.Number, at: time.Now()}
 }
 
 // knowLocked records a write, as far as the operator uses it.
 func (w *World) knowLocked(e trace.Event) {
-	p := &w.persons
+	p := &w.operators
 	switch op := e.Operation; {
 	case op != nil && !e.Deleted && op.Phase == operation.Acting:
 		p.acting[op.Slot] = *op
@@ -82,7 +82,7 @@ func (w *World) endLocked(name string) {
 func (w *World) wants(s group.Spec) (before group.Spec, now bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p := &w.persons
+	p := &w.operators
 	before = p.want[s.Name]
 	if !p.over[s.Name] {
 		p.want[s.Name] = s
@@ -94,14 +94,14 @@ func (w *World) wants(s group.Spec) (before group.Spec, now bool) {
 func (w *World) wanted() map[string]group.Spec {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return maps.Clone(w.persons.want)
+	return maps.Clone(w.operators.want)
 }
 
 // ends reports that the group is being deleted.
 func (w *World) ends(name string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.persons.ending[name]
+	return w.operators.ending[name]
 }
 
 // allSay reports that r has exactly the groups that are to exist.
@@ -118,9 +118,9 @@ func (w *World) deletes(ctx context.Context, f plan.Fault) {
 	is := func(now bool) (was bool) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		was = w.persons.ending[name] || w.persons.over[name]
-		w.persons.ending[name] = now
-		w.persons.acts++
+		was = w.operators.ending[name] || w.operators.over[name]
+		w.operators.ending[name] = now
+		w.operators.acts++
 		return was
 	}
 	if is(true) {
@@ -141,16 +141,16 @@ func (w *World) deletes(ctx context.Context, f plan.Fault) {
 		if f.Kind == plan.Delete {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.persons.over[name] = true
-			w.persons.acts++
-			delete(w.persons.want, name)
-			delete(w.persons.ending, name)
+			w.operators.over[name] = true
+			w.operators.acts++
+			delete(w.operators.want, name)
+			delete(w.operators.ending, name)
 			return
 		}
 		w.wait(ctx, f.For)
 	}
 	w.mu.Lock()
-	spec := w.persons.want[name]
+	spec := w.operators.want[name]
 	w.mu.Unlock()
 	w.say("operator", "makes "+name+" anew")
 	is(false)
@@ -189,7 +189,7 @@ func (w *World) undoes(ctx context.Context, name string) {
 		return
 	}
 	w.mu.Lock()
-	p := &w.persons
+	p := &w.operators
 	spec, is := p.want[name]
 	var history []operation.Rollout
 	for _, r := range p.rollouts {
@@ -230,7 +230,7 @@ func (w *World) resolves(ctx context.Context, d time.Duration) {
 func (w *World) unanswered() (out []store.QueueRequest) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p := &w.persons
+	p := &w.operators
 	for _, slot := range slices.Sorted(maps.Keys(p.acting)) {
 		op, call := p.acting[slot], p.calls[slot]
 		if call.operation != op.ID || call.n != op.Call.Number || !call.silent || call.late > 0 || call.told || time.Since(call.at) < 2*callLimit {

@@ -14,8 +14,8 @@ import (
 	"cadre.dev/store"
 )
 
-// misfortunes injects the plan's faults, each at its time.
-func (w *World) misfortunes(ctx context.Context) {
+// faultsOverTime injects the plan's faults, each at its time.
+func (w *World) faultsOverTime(ctx context.Context) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	for _, f := range w.plan.Faults {
