@@ -208,7 +208,7 @@ func TestTheNextTakesItOver(t *testing.T) {
 	}
 }
 
-func TestAnEnvoyWithOtherArgumentsIsReplaced(t *testing.T) {
+func TestAChangedEnvoyIsReplaced(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		change func(*Config, *control, *Proxy)

@@ -45,7 +45,7 @@ type coordinators struct {
 	Protected   types.Bool     `tfsdk:"deletion_protection"`
 	AppID       types.String   `tfsdk:"coordinator_app_id"`
 	CAPEM       types.String   `tfsdk:"ca_pem"`
-	ClusterID   types.String   `tfsdk:"cluster ID"`
+	ClusterID   types.String   `tfsdk:"cluster_id"`
 	ContextJSON types.String   `tfsdk:"context_json"`
 	Timeouts    timeouts.Value `tfsdk:"timeouts"`
 }
