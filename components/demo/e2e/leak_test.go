@@ -163,7 +163,7 @@ const (
 )
 
 // heldPurpose is the purpose of the agent's derived key that seals its Boot's credentials.
-const heldPurpose = "cadre held v1"
+const heldPurpose = "cadre credentials v1"
 
 const bootKey = "boot key"
 
@@ -411,7 +411,7 @@ func (c *cluster) answers(t *testing.T, scan func(sink string, text []byte)) {
 	t.Helper()
 	for _, args := range [][]string{
 		{"cluster", "status"}, {"group", "list"}, {"group", "describe", rig.Light}, {"rollout", "plan", rig.Light}, {"rollout", "history", rig.Light},
-		{"instance", "list"}, {"instance", "describe", "light-0"}, {"mesh", "status"}, {"secret", "list"},
+		{"instance", "list"}, {"instance", "describe", "light-0"}, {"overlay", "status"}, {"secret", "list"},
 		{"secret", "rotate", "light/nothing"}, {"group", "describe", "missing"}, {"instance", "describe", "light-99"},
 	} {
 		for _, format := range [][]string{nil, {"-o", "json"}} {

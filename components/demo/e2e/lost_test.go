@@ -40,7 +40,7 @@ func TestLostCVMIsReplaced(t *testing.T) {
 
 	// Without a word that it is meant nothing happens.
 	out, err := c.Cadre(within(t, time.Minute), "instance", "replace", slot, "--reason", "its host burnt")
-	if exitCode(err) == 0 || !strings.Contains(out, "lost for good") || !strings.Contains(out, "--confirm "+slot) {
+	if exitCode(err) == 0 || !strings.Contains(out, "lost permanently") || !strings.Contains(out, "--confirm "+slot) {
 		t.Errorf("a replacement that is not confirmed: %v\n%s", err, out)
 	}
 	c.wantHeld(t, slot, rollout.HoldInstanceMissing)

@@ -66,7 +66,7 @@ func awaitPath(ctx context.Context, t *testing.T, r *rig.Rig, name, kind string)
 	first, others := group.SlotName(name, 0), []string{group.SlotName(name, 1), group.SlotName(name, 2)}
 	last := ""
 	for {
-		out, err := r.Cadre(ctx, "mesh", "status", first)
+		out, err := r.Cadre(ctx, "overlay", "status", first)
 		if err == nil {
 			last = out
 		}
