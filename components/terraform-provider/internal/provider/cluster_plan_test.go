@@ -61,7 +61,7 @@ func TestPlansOfAClusterThatIsThere(t *testing.T) {
 	}
 	for what, change := range map[string][2]string{"domain": {"gw.test", "gw2.test"}, "address": {known.Gateway.Address, "127.0.0.1:1"}} {
 		f.write("cluster.hcl", strings.Replace(file, change[0], change[1], 1))
-		wants(t, "another "+what, f.must("plan"), "~ ca_pem", "~ context_json", "~ cluster ID", "(known after apply)")
+		wants(t, "another "+what, f.must("plan"), "~ ca_pem", "~ context_json", "~ cluster_id", "(known after apply)")
 	}
 	f.write("cluster.hcl", file)
 

@@ -33,7 +33,7 @@ output "token" {
   value     = jsondecode(local.context).token
   ephemeral = true
 }
-output "trust" { value = jsonencode(merge(jsondecode(local.context).trust, { cluster_id = jsondecode(local.context).founding })) }
+output "trust" { value = jsonencode(merge(jsondecode(local.context).trust, { cluster_id = jsondecode(local.context).cluster_id })) }
 `
 
 // Folders with both forms agree: Terraform and `cadre group apply` write the same specs, to the
