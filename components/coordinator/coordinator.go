@@ -380,13 +380,13 @@ func (c *Coordinator) assembleAdmission() {
 func (c *Coordinator) assembleReconciler(judge *specvalidate.Vet, measured measure.Measure) {
 	operator := operate.New(operate.Config{
 		Cluster: c.cfg.Cluster, Vet: judge, Measure: measured, Store: c.store, Platform: c.deps.Platform, Listing: c.platform,
-		Look:    observe.Observer{Cluster: c.cfg.Cluster, Store: c.store, Views: c.views, Listing: c.platform, Reports: c.reports}.Observe,
-		Ratchet: c.watermark, Wake: c.control.Wake, Timing: c.deps.Timing, Now: c.deps.Now, Log: c.log,
+		Look:      observe.Observer{Cluster: c.cfg.Cluster, Store: c.store, Views: c.views, Listing: c.platform, Reports: c.reports}.Observe,
+		Watermark: c.watermark, Wake: c.control.Wake, Timing: c.deps.Timing, Now: c.deps.Now, Log: c.log,
 		Metrics: c.metrics, Failpoint: c.deps.Failpoint,
 	})
 	c.reconcile = reconcile.New(reconcile.Config{
 		Cluster: c.cfg.Cluster, Slot: c.cfg.Slot, Store: c.store, Views: c.views,
-		Listing: c.platform, Reports: c.reports, Ratchet: c.watermark, Warmup: warmup,
+		Listing: c.platform, Reports: c.reports, Watermark: c.watermark, Warmup: warmup,
 		Operator: operator, Tokens: c.issuer, Vet: judge, Images: c.cfg.Trust.ImagePolicy(),
 		Members: c.issuer, LeaseNode: c.store.LeaseNode(), RemoveNode: c.catalog.Remove,
 		Guard: c.admission.Guard, Duties: []reconcile.Duty{c.rotator, c.routes, tolerance.New(tolerance.Config{

@@ -102,12 +102,12 @@ func New(cfg Config) *Coordinator {
 	counts := counter{cfg.Figures, cfg.Passed}
 	timing := rollout.Timing{Settle: cfg.Platform.Settle()}
 	operator := operate.New(operate.Config{
-		Cluster: cfg.Cluster, Timing: timing, Ratchet: turns, Vet: judge, Measure: measure.New(cfg.Cluster, appcompose.Rules{}), Store: cfg.Store,
+		Cluster: cfg.Cluster, Timing: timing, Watermark: turns, Vet: judge, Measure: measure.New(cfg.Cluster, appcompose.Rules{}), Store: cfg.Store,
 		Platform: cfg.Platform, Listing: listing, Wake: c.wake, Look: observer.Observe,
 		Now: cfg.Now, Failpoint: cfg.Failpoint, Log: cfg.Log, Metrics: counts,
 	})
 	c.loop = reconcile.New(reconcile.Config{
-		Cluster: cfg.Cluster, Slot: cfg.Slot, Store: cfg.Store, Views: c.views, Listing: listing, Reports: c.reports, Ratchet: turns,
+		Cluster: cfg.Cluster, Slot: cfg.Slot, Store: cfg.Store, Views: c.views, Listing: listing, Reports: c.reports, Watermark: turns,
 		Operator: operator, Tokens: cfg.Tokens, Vet: judge, Images: cfg.Images, Guard: c.guard, Members: cfg.Members, LeaseNode: cfg.LeaseNode,
 		Timing: timing, Warmup: warmup, Now: cfg.Now, Failpoint: cfg.Failpoint, Log: cfg.Log, Metrics: counts, Panics: cfg.Panics,
 	})

@@ -117,7 +117,7 @@ type member struct {
 	terminating bool
 	// extra: the Slot exists for the time of a rollout, beyond the group's size.
 	extra bool
-	standing
+	availability
 }
 
 // history is the evidence of the recorded Operations of a Slot.
@@ -138,8 +138,8 @@ type history struct {
 	removal *operation.Operation
 }
 
-// standing is how a member counts in its group.
-type standing struct {
+// availability is how a member counts in its group.
+type availability struct {
 	// ready is R7 without min_ready. available adds min_ready and "not in a step". reason names the missing condition.
 	ready     bool
 	reason    string

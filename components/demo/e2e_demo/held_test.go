@@ -94,7 +94,7 @@ func restartWhileHeld(ctx context.Context, t *testing.T, r *rig.Rig, n *rig.Narr
 // new leader.
 func killWhileHeld(ctx context.Context, t *testing.T, r *rig.Rig, app, operation string) (coordinator string, killed time.Time) {
 	t.Helper()
-	coordinator, err := r.AwaitTold(ctx, []string{"coordinator-0", "coordinator-1", "coordinator-2"}, operation)
+	coordinator, err := r.AwaitAsked(ctx, []string{"coordinator-0", "coordinator-1", "coordinator-2"}, operation)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -117,7 +117,7 @@ func (a *App) imageKnown() *cobra.Command {
 	return &cobra.Command{
 		Use: "known", Short: "List values that public sources state, with each source", Args: cobra.NoArgs,
 		Long: `Each value is what its source says. Compute the values of the image that you use as well, with
-` + "`cadre image measure`" + `: the trust file is the root of what is believed.`,
+` + "`cadre image measure`" + `: the trust file is the root of trust.`,
 		RunE: func(*cobra.Command, []string) error {
 			table, err := osimage.Table()
 			if err != nil {

@@ -47,8 +47,8 @@ type Config struct {
 	Vet *specvalidate.Vet
 	// Measure renders and judges the documents that CVMs are measured with.
 	Measure measure.Measure
-	// Ratchet writes together with a higher state.
-	Ratchet interface {
+	// Watermark writes together with a higher state.
+	Watermark interface {
 		Grow(ctx context.Context, lease store.Lease, ops ...store.Op) error
 	}
 	// Listing drops its cached list of a group after each call.
@@ -237,7 +237,7 @@ func (o *Operator) record(ctx context.Context, lease store.Lease, v *view.View, 
 	}
 	if next.Call.Number != old.Value.Call.Number {
 		// The state is never older than an effect.
-		return o.cfg.Ratchet.Grow(ctx, lease, ops...)
+		return o.cfg.Watermark.Grow(ctx, lease, ops...)
 	}
 	return o.cfg.Store.Commit(ctx, append(lease.Fence(), ops...)...)
 }

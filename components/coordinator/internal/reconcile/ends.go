@@ -15,7 +15,7 @@ import (
 // coordinator that set the override and of all leaders may be wrong.
 func (p *pass) countEnds(ctx context.Context) (changed bool, err error) {
 	var w puts
-	elapsed := p.cfg.Ratchet.Elapsed(p.view.Elapsed)
+	elapsed := p.cfg.Watermark.Elapsed(p.view.Elapsed)
 	for _, o := range p.view.AllOverrides() {
 		if o.Value.Until.IsZero() || o.Value.EndElapsed != 0 || o.Group != "" && o.Group != p.name {
 			continue

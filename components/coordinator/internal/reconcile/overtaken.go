@@ -26,7 +26,7 @@ func (p *pass) wentBack(seen uint64) error {
 	if err := facts.Regressed(); err != nil {
 		return err
 	}
-	p.cfg.Ratchet.Saw(p.view.State)
+	p.cfg.Watermark.Saw(p.view.State)
 	return nil
 }
 
@@ -39,14 +39,14 @@ func (r *Reconciler) keepGrowing(ctx context.Context, lease store.Lease) {
 	last := ""
 	r.untilConfirmed(ctx, lease)
 	for ctx.Err() == nil {
-		err := r.cfg.Ratchet.Grow(ctx, lease)
+		err := r.cfg.Watermark.Grow(ctx, lease)
 		if text := fmt.Sprint(err); err != nil && text != last && ctx.Err() == nil {
 			r.log.Warn("state not raised", "error", err)
 			last = text
 		}
 		wait(ctx, growEvery)
-		for r.cfg.Ratchet.Idle() < growEvery && ctx.Err() == nil {
-			wait(ctx, growEvery-r.cfg.Ratchet.Idle())
+		for r.cfg.Watermark.Idle() < growEvery && ctx.Err() == nil {
+			wait(ctx, growEvery-r.cfg.Watermark.Idle())
 		}
 	}
 }

@@ -58,7 +58,7 @@ func (p *pass) run(ctx context.Context) (next, error) {
 		return next{}, err
 	}
 	// Before the records are read: they must contain the state seen here.
-	seen, agents := p.cfg.Ratchet.Seen(), p.cfg.Reports.HighWater()
+	seen, agents := p.cfg.Watermark.Seen(), p.cfg.Reports.HighWater()
 	ready, err := p.observe(ctx)
 	if p.view != nil {
 		if err := p.wentBack(seen); err != nil {
@@ -186,7 +186,7 @@ func (p *pass) observe(ctx context.Context) (ready bool, err error) {
 	}
 	p.pace.view = p.view.Own()
 	p.read = p.view.Index
-	p.cfg.Ratchet.Elapsed(p.view.CountFrom(p.cfg.Ratchet.Zero).Elapsed)
+	p.cfg.Watermark.Elapsed(p.view.CountFrom(p.cfg.Watermark.Zero).Elapsed)
 	p.now = p.cfg.Now().UTC()
 	if bad := p.view.Unusable(p.name); bad != nil {
 		return false, p.recordUnusable(ctx, bad)

@@ -124,10 +124,10 @@ type Config struct {
 	// Warmup is the time after this coordinator's start in which planning waits until most agents
 	// have reported. Zero disables the wait.
 	Warmup time.Duration
-	// Ratchet knows the highest state of the records.
-	Ratchet  *watermark.Watermark
-	Operator Operator
-	Tokens   Tokens
+	// Watermark knows the highest state of the records.
+	Watermark *watermark.Watermark
+	Operator  Operator
+	Tokens    Tokens
 	// Vet judges stored specs before they come into force.
 	Vet *specvalidate.Vet
 	// Images are the OS images that this cluster accepts; adoptions are judged by them.

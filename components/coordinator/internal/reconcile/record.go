@@ -47,7 +47,7 @@ func (p *pass) record(ctx context.Context) (changed bool, err error) {
 	if len(ops) > 0 {
 		write := p.commit
 		if len(started) > 0 {
-			write = func(ctx context.Context, ops ...store.Op) error { return p.cfg.Ratchet.Grow(ctx, p.lease, ops...) }
+			write = func(ctx context.Context, ops ...store.Op) error { return p.cfg.Watermark.Grow(ctx, p.lease, ops...) }
 		}
 		if err := write(ctx, ops...); err != nil {
 			return false, fmt.Errorf("record plan: %w", err)

@@ -42,7 +42,7 @@ func (r *Reconciler) sweep(ctx context.Context, lease store.Lease) error {
 	if err != nil {
 		return err
 	}
-	v.CountFrom(r.cfg.Ratchet.Zero)
+	v.CountFrom(r.cfg.Watermark.Zero)
 	r.sweepTokens(ctx)
 	ops := slices.Concat(r.oldNonces(v), r.oldOperations(v), oldStates(v), r.goneSlots(ctx, v), r.strayRequests(v), r.endedOverrides(v), r.oldAddresses(v, lease.Term()))
 	rollouts := oldRollouts(v)

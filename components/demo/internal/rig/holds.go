@@ -14,8 +14,8 @@ var HeldRoutes = []string{masterRoute, pooledRoute}
 
 // Log lines of a hand-over for which callers wait.
 const (
-	sayTold     = "callers were asked to wait for a hand-over"
-	sayHeld     = "a route is paused"
+	sayAsked    = "callers were asked to wait for a hand-over"
+	sayPaused   = "a route is paused"
 	sayReleased = "a route is released"
 )
 
@@ -54,7 +54,7 @@ func holdsIn(lines []string) (out []Hold) {
 			continue // it is being written
 		}
 		switch one.Message {
-		case sayHeld:
+		case sayPaused:
 			out = append(out, Hold{Route: one.Route, From: one.At})
 		case sayReleased:
 			i := slices.IndexFunc(out, func(h Hold) bool { return h.Route == one.Route && h.To.IsZero() })
@@ -66,14 +66,14 @@ func holdsIn(lines []string) (out []Hold) {
 	return out
 }
 
-// AwaitTold waits for the first coordinator that asked callers to wait for an operation, and
+// AwaitAsked waits for the first coordinator that asked callers to wait for an operation, and
 // reached at least one.
-func (r *Rig) AwaitTold(ctx context.Context, coordinators []string, operation string) (slot string, err error) {
+func (r *Rig) AwaitAsked(ctx context.Context, coordinators []string, operation string) (slot string, err error) {
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
 	for {
 		for _, one := range coordinators {
-			lines, err := r.Lines(ctx, r.PlatformName(one), coordinatorService, sayTold, operation)
+			lines, err := r.Lines(ctx, r.PlatformName(one), coordinatorService, sayAsked, operation)
 			if err == nil && slices.ContainsFunc(lines, toldSome) {
 				return one, nil
 			}
@@ -90,5 +90,5 @@ func (r *Rig) AwaitTold(ctx context.Context, coordinators []string, operation st
 // only the callers of its own sessions, who may be none.
 func toldSome(line string) bool {
 	var one said
-	return json.Unmarshal([]byte(line), &one) == nil && one.Message == sayTold && one.Waiting > 0
+	return json.Unmarshal([]byte(line), &one) == nil && one.Message == sayAsked && one.Waiting > 0
 }
