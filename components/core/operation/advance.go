@@ -437,6 +437,13 @@ func (op Operation) calledOff(f Facts, now time.Time) (Operation, []Effect, bool
 	return next, effects, true
 }
 
+// CallsOff reports whether Advance would end the Operation by these facts before any effect. Nothing is
+// prepared for such an Operation.
+func (op Operation) CallsOff(f Facts) bool {
+	_, _, off := op.calledOff(f, time.Time{})
+	return off
+}
+
 // askAgain returns how an operator repeats a request that was called off. The Operation answers the request, and no
 // other Operation takes it up.
 func (op Operation) askAgain() string {

@@ -54,6 +54,9 @@ func (o *Operator) prepare(ctx context.Context, lease store.Lease, v *view.View,
 	if op.Phase != operation.Drained && op.Phase != operation.Acting {
 		return nil
 	}
+	if op.CallsOff(*facts) {
+		return nil // the platform is not asked, and no policy allows the Revision
+	}
 	hold := func(format string, args ...any) {
 		facts.Safe, facts.SafeReason = false, fmt.Sprintf(format, args...)
 	}

@@ -1,9 +1,50 @@
 package operate
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
+
+	"cadre.dev/coordinator/internal/observe"
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/operation"
+	"cadre.dev/platform"
 )
+
+// asked counts the Provision calls, and refuses each.
+type asked struct {
+	platform.Platform
+	calls int
+}
+
+func (a *asked) Provision(context.Context, string, platform.Template) (platform.Provisioned, error) {
+	a.calls++
+	return platform.Provisioned{}, errors.New("no platform is here")
+}
+
+// TestAnOperationThatIsCalledOffIsNotPrepared: an adoption makes the step of the Slot unwanted after the
+// step was recorded. The platform would be asked, and the policy would allow a Revision that never boots.
+func TestAnOperationThatIsCalledOffIsNotPrepared(t *testing.T) {
+	p := &asked{}
+	o := New(Config{Platform: p, Now: time.Now})
+	op := operation.Operation{ID: "pg.1.pg-0", Group: "pg", Slot: "pg-0", Kind: operation.Update, Phase: operation.Drained}
+	unbound := op
+	unbound.Kind = operation.Create
+	for name, c := range map[string]struct {
+		op    operation.Operation
+		facts operation.Facts
+	}{
+		"the slot is not outdated any more": {op, operation.Facts{Will: operation.Will{Unwanted: "the slot is not outdated any more"}}},
+		"the CVM belongs to another client": {unbound, operation.Facts{Platform: &operation.PlatformView{Unbound: true}}},
+		"the group is paused":               {op, operation.Facts{Will: operation.Will{Paused: true}}},
+		"the platform refuses the Revision": {op, operation.Facts{Refused: "it is not offered"}},
+	} {
+		if err := o.prepare(t.Context(), nil, &view.View{}, observe.Seen{}, c.op, &c.facts); err != nil || p.calls != 0 || c.facts.SafeReason != "" {
+			t.Errorf("%s: %d calls, %v; judged: %s", name, p.calls, err, c.facts.SafeReason)
+		}
+	}
+}
 
 // TestWhatWasPreparedIsNotKeptForEver: no event announces that an Operation was re-targeted.
 func TestWhatWasPreparedIsNotKeptForEver(t *testing.T) {
