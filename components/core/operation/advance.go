@@ -3,7 +3,6 @@ package operation
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -64,7 +63,6 @@ func Carry(op Operation, clock func() time.Time, look func(Operation) (Facts, er
 const maxWay = 8
 
 func (op Operation) advance(f Facts, now time.Time) (Operation, []Effect) {
-	op = op.clone()
 	if f.Term > op.Term {
 		op.setBack(now)
 	}
@@ -106,7 +104,6 @@ func Same(a, b Operation) bool { return reflect.DeepEqual(a, b) }
 // Begun returns op as its first record: its agent drains, or has nothing to drain. The order to the agent follows from
 // the record, so no later write is needed. The drain must end within the given time.
 func (op Operation) Begun(within time.Duration, now time.Time) Operation {
-	op = op.clone()
 	op.Times.Created, op.Times.DrainBy = now, now.Add(within)
 	if op.Kind != Create && op.Way.drains() {
 		return op.enter(Draining, now).because("waits for the agent to drain")
@@ -299,7 +296,7 @@ func (op *Operation) setBack(now time.Time) {
 	if ahead <= 0 {
 		return
 	}
-	op.Entered[op.Phase] = now
+	op.Entered = op.Entered.with(op.Phase, now)
 	for _, at := range []*time.Time{&op.Times.DrainBy, &op.Times.HealthyBy, &op.Call.IssuedAt, &op.Seen.AvailableSince, &op.Seen.GoneSince} {
 		if !at.IsZero() {
 			*at = at.Add(-ahead)
@@ -508,11 +505,7 @@ func (op Operation) Decided() bool {
 }
 
 func (op Operation) enter(p Phase, now time.Time) Operation {
-	op.Phase = p
-	if op.Entered == nil {
-		op.Entered = PhaseTimes{}
-	}
-	op.Entered[p] = now
+	op.Phase, op.Entered = p, op.Entered.with(p, now)
 	return op
 }
 
@@ -524,10 +517,5 @@ func (op Operation) end(p Phase, cause Cause, reason string, now time.Time) Oper
 
 func (op Operation) because(reason string) Operation {
 	op.Reason = reason
-	return op
-}
-
-func (op Operation) clone() Operation {
-	op.Entered = maps.Clone(op.Entered)
 	return op
 }

@@ -1,6 +1,9 @@
 package operation
 
-import "time"
+import (
+	"maps"
+	"time"
+)
 
 // Phase is the progress of an Operation.
 type Phase string
@@ -84,6 +87,14 @@ const (
 
 // PhaseTimes is when each Phase was entered.
 type PhaseTimes map[Phase]time.Time
+
+// with returns a copy of t with at as the time of p. All readers of a record share its map.
+func (t PhaseTimes) with(p Phase, at time.Time) PhaseTimes {
+	next := make(PhaseTimes, len(t)+1)
+	maps.Copy(next, t)
+	next[p] = at
+	return next
+}
 
 // Operation is the record at operations/<id>.
 type Operation struct {
