@@ -371,7 +371,8 @@ func TestTheAlertsUseServedMetrics(t *testing.T) {
 			if severity := r.Labels["severity"]; severity != "page" && severity != "ticket" {
 				t.Errorf("%s is of severity %q", r.Alert, severity)
 			}
-			if _, err := os.Stat(filepath.Join(repository, r.Annotations["page"])); err != nil || r.Annotations["page"] == "" || r.Annotations["summary"] == "" || r.Annotations["command"] == "" {
+			linked, _, _ := strings.Cut(r.Annotations["page"], "#")
+			if _, err := os.Stat(filepath.Join(repository, linked)); err != nil || linked == "" || r.Annotations["summary"] == "" || r.Annotations["command"] == "" {
 				t.Errorf("%s: annotations %v: %v", r.Alert, r.Annotations, err)
 			}
 		}
