@@ -302,14 +302,10 @@ func TestBrokenFilesAreErrors(t *testing.T) {
 	}
 }
 
-// TestTheTableIsSound: whole registers, a source for each, and every value in the documentation.
+// TestTheTableIsSound: whole registers, and a source for each.
 func TestTheTableIsSound(t *testing.T) {
 	table, err := Table()
 	if err != nil || len(table) == 0 {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile("../../../../docs/guides/guest-images.md")
-	if err != nil {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{}
@@ -323,8 +319,5 @@ func TestTheTableIsSound(t *testing.T) {
 			t.Errorf("%+v", k)
 		}
 		seen[k.RTMR2] = true
-		if row := fmt.Sprintf("| `%s` | %d | %d | %s |", k.Image, k.VCPU, k.MemoryMB, k.QEMU); !strings.Contains(string(page), row) {
-			t.Errorf("docs/guides/guest-images.md has no row %q", row)
-		}
 	}
 }
