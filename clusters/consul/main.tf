@@ -55,8 +55,7 @@ resource "cadre_group" "consul" {
     disk_gb       = 20
   }
 
-  # A new revision changes nothing by itself: each server takes it when its cadre_instance
-  # is applied. updates = "PROACTIVE" rolls all of them in order.
+  # Each server takes a new revision when its cadre_instance is applied. updates = "PROACTIVE" rolls all of them in order.
   update_policy {
     type                  = var.updates
     max_unavailable_fixed = 1
@@ -65,7 +64,7 @@ resource "cadre_group" "consul" {
     healthy_deadline      = "5m"
   }
 
-  # The driver knows the quorum, and who leads.
+  # The driver knows the quorum and the leader.
   workload {
     kind     = "consul"
     settings = { http_addr = "127.0.0.1:8510" }

@@ -48,8 +48,8 @@ variable "heal_window" {
 
 locals {
   cloud = jsondecode(file(var.cloud))
-  # What a workload CVM trusts stands literally in its measured compose file. With the
-  # cluster ID in it no other set of coordinators of the same app is believed.
+  # The trust of a workload CVM stands literally in its measured compose file. The cluster
+  # ID in it excludes another set of coordinators of the same app.
   context = jsondecode(file(var.context))
   trust   = jsonencode(merge(local.context.trust, { cluster_id = local.context.cluster_id }))
 }
@@ -110,7 +110,7 @@ group "etcd" {
     unhealthy_threshold = 3
   }
 
-  # What breaks by itself is repaired by itself: etcd where it hangs, a CVM that stopped.
+  # Healing restarts a hanging etcd in its CVM, and starts a stopped CVM again.
   auto_healing_policies {
     service           = "etcd"
     replace           = var.replace

@@ -1,4 +1,4 @@
-# Etcd members, and clients that check what they see: the specs of etcd.hcl and app.hcl.
+# Etcd members, and clients that check all answers: the specs of etcd.hcl and app.hcl.
 terraform {
   required_version = ">= 1.11"
   required_providers {
@@ -90,7 +90,7 @@ resource "cadre_group" "etcd" {
     unhealthy_threshold = 3
   }
 
-  # What breaks by itself is repaired by itself: etcd where it hangs, a CVM that stopped.
+  # Healing restarts a hanging etcd in its CVM, and starts a stopped CVM again.
   auto_healing_policies {
     service           = "etcd"
     replace           = var.replace

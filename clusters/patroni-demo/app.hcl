@@ -32,8 +32,8 @@ variable "interval" {
 
 locals {
   cloud = jsondecode(file(var.cloud))
-  # What a workload CVM trusts stands literally in its measured compose file. With the
-  # cluster ID in it no other set of coordinators of the same app is believed.
+  # The trust of a workload CVM stands literally in its measured compose file. The cluster
+  # ID in it excludes another set of coordinators of the same app.
   context = jsondecode(file(var.context))
   trust   = jsonencode(merge(local.context.trust, { cluster_id = local.context.cluster_id }))
 }

@@ -141,8 +141,7 @@ resource "cadre_group" "postgres" {
     unhealthy_threshold = 3
   }
 
-  # What breaks by itself is repaired by itself: Patroni and its database where they hang, a
-  # CVM that stopped.
+  # Healing restarts a hanging Patroni with its database, and starts a stopped CVM again.
   auto_healing_policies {
     service           = "postgres"
     replace           = var.replace
@@ -174,7 +173,7 @@ resource "cadre_group" "postgres" {
     hold    = "5s"
     pooler  = "pgbouncer"
 
-    # Who may log in there; the database asks this user for no password.
+    # The user that may log in there; the database asks this user for no password.
     pooler_users = { app = "" }
   }
 

@@ -47,8 +47,8 @@ variable "heal_window" {
 
 locals {
   cloud = jsondecode(file(var.cloud))
-  # What a workload CVM trusts stands literally in its measured compose file. With the
-  # cluster ID in it no other set of coordinators of the same app is believed.
+  # The trust of a workload CVM stands literally in its measured compose file. The cluster
+  # ID in it excludes another set of coordinators of the same app.
   context = jsondecode(file(var.context))
   trust   = jsonencode(merge(local.context.trust, { cluster_id = local.context.cluster_id }))
 }
@@ -106,8 +106,7 @@ group "postgres" {
     unhealthy_threshold = 3
   }
 
-  # What breaks by itself is repaired by itself: Patroni and its database where they hang, a
-  # CVM that stopped.
+  # Healing restarts a hanging Patroni with its database, and starts a stopped CVM again.
   auto_healing_policies {
     service           = "postgres"
     replace           = var.replace
@@ -136,7 +135,7 @@ group "postgres" {
     hold    = "5s"
     pooler  = "pgbouncer"
 
-    # Who may log in there; the database asks this user for no password.
+    # The user that may log in there; the database asks this user for no password.
     pooler_users = { app = "" }
   }
 

@@ -90,8 +90,7 @@ resource "cadre_group" "postgres" {
     unhealthy_threshold = 3
   }
 
-  # What breaks by itself is repaired by itself: Patroni and its database where they hang, a
-  # CVM that stopped.
+  # Healing restarts a hanging Patroni with its database, and starts a stopped CVM again.
   auto_healing_policies {
     service           = "postgres"
     replace           = var.replace

@@ -69,15 +69,14 @@ resource "cadre_group" "api" {
     timeout_sec        = 2
   }
 
-  # What breaks by itself comes back by itself, on its disk: a CVM that stopped, one that is silent,
-  # one whose check fails. Where Cadre may give up a disk for it, say replace = "auto".
+  # Healing restarts a CVM that stopped, is silent or fails its check, on its disk. With
+  # replace = "auto" healing may give up a disk.
   auto_healing_policies {
     health_check = "web"
   }
 }
 
-# Private: its port is on the loopback of each CVM, and what comes there through the route are
-# members of api and nobody else.
+# Private: its port is on the loopback of each CVM, and the route admits only members of api.
 resource "cadre_group" "worker" {
   name                = "worker"
   replicas            = var.worker_replicas
@@ -96,7 +95,7 @@ resource "cadre_group" "worker" {
     os_image      = module.platform.os_image
   }
 
-  # Two at a time. With worker_updates = "OPPORTUNISTIC" none moves until it is told to: see
+  # Two at a time. With worker_updates = "OPPORTUNISTIC" a worker moves on request: see
   # cadre_instance below.
   update_policy {
     type                  = var.worker_updates
@@ -111,7 +110,7 @@ resource "cadre_group" "worker" {
     allow   = ["api"]
   }
 
-  # What api dials: worker:9090. It leads to the workers that are healthy now.
+  # The name that api dials: worker:9090. It leads to the healthy workers.
   route {
     name    = "worker"
     backend = "worker"
@@ -139,7 +138,7 @@ resource "cadre_instance" "api" {
   ordinal  = tonumber(each.key)
 }
 
-# Each worker by itself: terraform apply -target='cadre_instance.worker["1"]'.
+# Each worker alone: terraform apply -target='cadre_instance.worker["1"]'.
 resource "cadre_instance" "worker" {
   for_each = toset([for n in range(var.worker_replicas) : tostring(n)])
   group    = cadre_group.worker.name

@@ -84,7 +84,7 @@ cluster "cadre" {
   }
 
   trust {
-    # Of a real platform there are none beside Intel's.
+    # A real platform has only Intel's roots.
     roots_pem       = lookup(local.cloud, "root_pem", "")
     allow_simulated = lookup(local.cloud, "root_pem", "") != ""
     key_provider    = local.cloud.key_provider

@@ -1,4 +1,4 @@
-# The coordinators of a cluster, and what everything else needs of them. The operator's
+# The coordinators of a cluster, and the values that other modules need. The operator's
 # token is made on this machine and is neither in state nor in a plan.
 terraform {
   required_providers {

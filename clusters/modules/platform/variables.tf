@@ -12,9 +12,9 @@ variable "phala" {
     api_url     = optional(string, "https://cloud-api.phala.com/api/v1")
     # Base domain of the gateway that reaches the CVMs, as in their public URLs.
     gateway_domain = string
-    # What to dial instead of resolving names below it, host:port; empty resolves them.
+    # The address to dial for names below it, host:port; empty resolves the names.
     gateway_address = optional(string, "")
-    # The guest image of all CVMs, and what it measures: one set for each size in use.
+    # The guest image of all CVMs, and its measurements: one set for each size in use.
     os_image = string
     measurements = list(object({
       mrtd  = string
