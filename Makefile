@@ -5,17 +5,17 @@ SHELL := /bin/bash
 MODULES := proto scripts $(sort $(patsubst components/%/go.mod,components/%,$(wildcard components/*/go.mod components/*/*/go.mod)))
 BIN := bin
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-# What the CVMs of the demo sit behind: NAT=port-restricted (the default), full-cone,
+# The NAT of the demo's CVMs: NAT=port-restricted (the default), full-cone,
 # address-restricted, symmetric or none; UDP=open (the default) or blocked.
 DEMO_NET = $(if $(NAT),--nat $(NAT)) $(if $(UDP),--udp $(UDP))
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
-# The machine's own PATH, for what looks for commands there; a make in a make keeps the first one's.
+# The machine's own PATH, for programs that search it; a nested make keeps the first PATH.
 ifndef CADRE_HOST_PATH
 export CADRE_HOST_PATH := $(PATH)
 endif
-# What targets find: our own programs, and the commands that scripts/tools.sh declares and
-# links. A command that it does not name is found on no machine.
+# Targets find Cadre's programs, and the commands that scripts/tools.sh declares and links. Other
+# commands are missing on every machine.
 FOUND := $(CURDIR)/.tools/bin:$(CURDIR)/$(BIN):$(CURDIR)/.tools/path/build
 export PATH := $(FOUND):$(CURDIR)/.tools/path/run
 generate fmt lint check: export PATH := $(FOUND):$(CURDIR)/.tools/path/dev
@@ -30,27 +30,27 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: commands
-commands: # link what building calls
+commands: # link the commands of a build
 	@scripts/tools.sh build
 
 .PHONY: tools
-tools: ## install what building and running need (skips what is there)
+tools: ## install the tools of builds and tests (skips present tools)
 	@scripts/tools.sh run
 
 .PHONY: tools-demo
-tools-demo: ## install what the demo needs, without what only tests and other clusters need
+tools-demo: ## install the tools of the demo, without tools of tests and other clusters
 	@scripts/tools.sh demo
 
 .PHONY: tools-dev
-tools-dev: ## install what `make check` and `make generate` need as well
+tools-dev: ## install the tools of `make check` and `make generate` too
 	@scripts/tools.sh dev
 
 .PHONY: tools-images tools-lock tools-clients
-tools-images: # link what `make images` calls
+tools-images: # link the commands of `make images`
 	@scripts/tools.sh images
-tools-lock: # link what `make images-lock` calls
+tools-lock: # link the commands of `make images-lock`
 	@scripts/tools.sh lock
-tools-clients: # link what `make test-clients` calls
+tools-clients: # link the commands of `make test-clients`
 	@scripts/tools.sh clients
 
 # Without C, so that binaries are the same whether or not the machine has a C compiler.
@@ -78,7 +78,7 @@ images-reproduce: commands tools-images cadre-images ## build the images twice, 
 	@$(IMAGES) reproduce $(IMAGE_FLAGS) $(if $(REBUILD),--rebuild)
 
 .PHONY: images-lock
-images-lock: commands tools-images tools-lock cadre-images ## resolve the packages of images anew (PROGRAMS=1: Consul and etcd too)
+images-lock: commands tools-images tools-lock cadre-images ## resolve the packages of images again (PROGRAMS=1: Consul and etcd too)
 	@$(IMAGES) lock $(if $(PROGRAMS),--programs)
 
 .PHONY: generate
@@ -98,7 +98,7 @@ lint: tools-dev ## lint Go, protos, shell and the import arrows
 	@shellcheck scripts/*.sh .ci/run
 
 .PHONY: check
-check: tools-dev ## what every commit must pass: format, vet, lint, generated files, tidy modules
+check: tools-dev ## check a commit: format, vet, lint, generated files, tidy modules
 	@scripts/check.sh
 
 .PHONY: test
@@ -106,7 +106,7 @@ test: tools build images ## everything: the three lanes below, and seeds of the 
 	@scripts/test.sh
 
 .PHONY: test-fast test-race test-real test-long
-test-fast: tools build ## pure functions and virtual time: what to run before each commit (some minutes)
+test-fast: tools build ## pure functions and virtual time: run it before each commit (some minutes)
 	@scripts/test.sh fast
 test-race: tools build images ## every package whose tests need no cluster, with the race detector
 	@scripts/test.sh race
@@ -139,10 +139,10 @@ up: tools-demo build images ## start the demo cluster, or bring it back, and lea
 	@$(BIN)/cadre-demo up $(DEMO_NET)
 
 .PHONY: down
-down: build ## remove the demo cluster and every trace of it, whoever started it (root)
+down: build ## remove the demo cluster and every trace of it (root)
 	@$(BIN)/cadre-demo down
 
-# Before minutes are spent on what a wrong name does not need.
+# A wrong name fails before the minutes of a build.
 .PHONY: cluster-name
 cluster-name:
 	@[[ "$$NAME" =~ ^[a-z0-9-]+$$ && -f "clusters/$$NAME/main.tf" ]] || { \
@@ -153,7 +153,7 @@ cluster: cluster-name tools build images ## apply clusters/NAME with OpenTofu on
 	@$(BIN)/cadre-cluster up "$$NAME"
 
 .PHONY: cluster-down
-cluster-down: build ## remove what `make cluster` made (root; NAME=starter)
+cluster-down: build ## remove a cluster of `make cluster` (root; NAME=starter)
 	@$(BIN)/cadre-cluster down "$$NAME"
 
 .PHONY: drill-power
@@ -177,15 +177,15 @@ bench-rollout: tools-demo build images ## measure the engine's own overhead in a
 	@$(BIN)/cadre-demo bench-rollout
 
 .PHONY: bench-survival
-bench-survival: tools-demo build images ## measure what PostgreSQL outlives: agents, coordinators, power (root; SURVIVAL=--short; about 25 minutes)
+bench-survival: tools-demo build images ## measure the losses that PostgreSQL outlives: agents, coordinators, power (root; SURVIVAL=--short; about 25 minutes)
 	@$(BIN)/cadre-demo bench-survival $(DEMO_NET) $(SURVIVAL)
 
 .PHONY: bench-service
-bench-service: tools-demo build images ## measure what routes cost and what callers see of 100 hand-overs (root; about 45 minutes; HANDOVERS=10 for less)
+bench-service: tools-demo build images ## measure the cost of routes and the gaps of callers in 100 hand-overs (root; about 45 minutes; HANDOVERS=10 for less)
 	@$(BIN)/cadre-demo bench-service $(DEMO_NET) $(if $(HANDOVERS),--handovers $(HANDOVERS))
 
 .PHONY: bench-heal
-bench-heal: tools build images ## measure how members of a database and of etcd come back by themselves (root; about 20 minutes)
+bench-heal: tools build images ## measure how healing returns members of a database and of etcd (root; about 20 minutes)
 	@$(BIN)/cadre-demo bench-heal $(DEMO_NET)
 
 .PHONY: bench-overlay
@@ -225,12 +225,12 @@ sim-report: core-mutants ## run mutants of core (N=100), crash points and two mi
 		-mutants $(CURDIR)/.out/core-mutants.json -covered $$covered -pairs $${PAIRS:-40}
 
 .PHONY: bench-plan
-bench-plan: build ## measure what one decision over 100, 1000 and 10000 slots costs
+bench-plan: build ## measure the cost of one decision over 100, 1000 and 10000 slots
 	@mkdir -p .out
 	@$(BIN)/cadre-bench-plan --out .out/bench-plan.json
 
 .PHONY: bench-scale
-bench-scale: tools build ## measure what a cluster of 100 to 10000 agents costs, storms and takeovers (root; about 30 minutes; SIZES=100,1000 for less)
+bench-scale: tools build ## measure the cost of 100 to 10000 agents, storms and takeovers (root; about 30 minutes; SIZES=100,1000 for less)
 	@mkdir -p .out
 	@$(BIN)/cadre-bench-scale --out .out/bench-scale.json $(if $(SIZES),--sizes $(SIZES))
 

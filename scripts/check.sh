@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What every commit must pass. Prints one line for each part; the first failure ends it.
+# Checks that every commit must pass. Prints one line for each part; the first failure ends the run.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -23,11 +23,11 @@ done
 step vet
 for m in "${modules[@]}"; do (cd "$m" && go vet ./...); done
 
-# Those without goroutines are tested without the race detector.
+# Packages without goroutines are tested without the race detector.
 step sequential
 scripts/test.sh sequential || die "see above"
 
-# The linters skip generated packages, and ask for a comment only where they are sure.
+# The linters skip generated packages and packages without a clear need of a comment.
 step package comments
 for m in "${modules[@]}"; do
 	silent=$(cd "$m" && go list -f '{{if not .Doc}}{{.ImportPath}}{{end}}' ./...)
@@ -37,7 +37,7 @@ done
 step arrows
 go test -count=1 ./scripts/arrows || die "docs/explanation/architecture.md and the code differ about who imports whom"
 
-# The packages that decide grew to what they are by changes that were small one by one.
+# Many small changes let the packages that decide grow.
 step shape
 go run ./scripts/shape -exact || die "see above; docs/contributing/testing.md says what is counted, scripts/shape/doc.go how"
 

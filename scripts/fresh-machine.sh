@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs a command of this repository on a bare Debian 12: base packages, Go, Python, make
 # and git, and nothing of the machine that it stands on but its kernel and network. It
-# shows what a newcomer's machine lacks.
+# shows the programs that a newcomer's machine lacks.
 #
 #   scripts/fresh-machine.sh [--bind DIR]... DIR [COMMAND...]    (root; COMMAND: make demo)
 #
@@ -19,7 +19,7 @@ die() {
 enter() {
 	local dir=$1 bind
 	shift
-	# A root of its own, not a changed one: in that nobody may make sandboxes.
+	# pivot_root and not chroot: the kernel permits no sandbox inside of a chroot.
 	mount --bind "$dir" "$dir"
 	mkdir -p "$dir/.outside"
 	mount -t proc proc "$dir/proc"
@@ -36,7 +36,7 @@ enter() {
 	pivot_root . .outside
 	umount -l /.outside
 	cd /root/cadre
-	# Not by exec: this shell buries what daemons leave behind, as a machine's init does.
+	# No exec: this shell reaps the processes of daemons, as a machine's init does.
 	"$@"
 	exit
 }

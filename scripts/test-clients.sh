@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs official clients, pinned, and runs them against what Cadre serves in their place:
+# Installs official clients, pinned, and runs them against Cadre's stand-ins:
 #   Phala's clients and its command line, with their schemas on: the local cloud's API
 #   dstack's SDKs: the guest socket of the local cloud
 #   npm's consul: the Consul of a member

