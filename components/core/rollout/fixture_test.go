@@ -80,8 +80,8 @@ func healthyReport(slot string, now time.Time, kind string, members []string) *R
 	yes := true
 	r := &Report{
 		BootID: "boot-" + slot, ReceivedAt: now.Add(-time.Second), Health: Healthy, HealthyFor: 23 * time.Hour,
-		BootAt: epoch.Add(-time.Hour), Role: RoleNone, MemberKnown: true, Liveness: LivenessAlive, MemberReady: true, CaughtUp: &yes,
-		MayDisrupt: true,
+		BootAt:     epoch.Add(-time.Hour),
+		MemberView: MemberView{Role: RoleNone, MemberKnown: true, Liveness: LivenessAlive, MemberReady: true, CaughtUp: &yes, MayDisrupt: true},
 	}
 	r.HealthyFor = r.ReceivedAt.Sub(epoch)
 	switch kind {

@@ -179,14 +179,31 @@ type Report struct {
 	// HealthyFor is the uninterrupted healthy interval that the agent proves.
 	HealthyFor time.Duration
 	BootAt     time.Time
-	Role       Role
+	MemberView
+	SetView
+	// Faults are the agent's failures, for people; the agent still executes orders.
+	Faults []string
+	Steps  []StepReport
+}
+
+// MemberView is the driver's view of the member itself.
+type MemberView struct {
+	Role Role
 	// MemberKnown: the driver has checked the process, so Liveness is the driver's answer.
 	MemberKnown bool
 	Liveness    Liveness
 	MemberReady bool
 	// CaughtUp: nil is unknown (R52).
-	CaughtUp *bool
-	LagBytes *int64
+	CaughtUp         *bool
+	LagBytes         *int64
+	Busy             []string
+	MayDisrupt       bool
+	MayDisruptReason string
+	Message          string
+}
+
+// SetView is the member's view of its workload's set: the leader, and the configuration that the member knows.
+type SetView struct {
 	// Leader is the Slot that this member sees leading.
 	Leader string
 	// Epoch: raft term or timeline.
@@ -201,14 +218,7 @@ type Report struct {
 	// Followers are the Slots that this member, which leads, sees following it now (R125).
 	Followers []string
 	// QuorumMember: the workload has a voter set, and this member answers for its own vote.
-	QuorumMember     bool
-	Busy             []string
-	MayDisrupt       bool
-	MayDisruptReason string
-	Message          string
-	// Faults are the agent's failures, for people; the agent still executes orders.
-	Faults []string
-	Steps  []StepReport
+	QuorumMember bool
 }
 
 // StepReport is the agent's answer to one order of an Operation.

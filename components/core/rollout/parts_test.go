@@ -79,7 +79,7 @@ func TestR8_WhatIsUnbroken(t *testing.T) {
 // TestR53_TheMostAdvancedLogComesFirst, and a member without a report of its log last.
 func TestR53_TheMostAdvancedLogComesFirst(t *testing.T) {
 	at := func(epoch uint64, lag int64) *member {
-		r := &Report{Epoch: epoch}
+		r := &Report{SetView: SetView{Epoch: epoch}}
 		if lag >= 0 {
 			r.LagBytes = &lag
 		}

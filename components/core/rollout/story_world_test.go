@@ -357,7 +357,10 @@ func (w *world) report(c *cvm) *rollout.Report {
 	}
 	r := &rollout.Report{
 		BootID: c.boot, ReceivedAt: w.now, Health: rollout.Healthy, BootAt: c.agentAt, HealthyFor: max(w.now.Sub(well), time.Millisecond),
-		Role: rollout.RoleNone, MemberKnown: w.kind != group.WorkloadNone, Liveness: liveness, MemberReady: works, CaughtUp: &yes, MayDisrupt: c.refuses == "", MayDisruptReason: c.refuses,
+		MemberView: rollout.MemberView{
+			Role: rollout.RoleNone, MemberKnown: w.kind != group.WorkloadNone, Liveness: liveness, MemberReady: works, CaughtUp: &yes,
+			MayDisrupt: c.refuses == "", MayDisruptReason: c.refuses,
+		},
 	}
 	if c.busy != "" {
 		r.Busy = []string{c.busy}

@@ -46,11 +46,15 @@ func (r Received) Observed() *rollout.Report {
 	out := &rollout.Report{
 		BootID: r.BootID, ReceivedAt: r.At, CutAt: r.CutAt, Health: health, HealthReason: reason,
 		HealthyFor: r.HealthyFor, BootAt: timeOf(report),
-		Role: roleOf(report), MemberKnown: report.GetMemberKnown(), Liveness: livenessOf(member), MemberReady: member.GetReady(),
-		Leader: member.GetLeader(), Epoch: member.GetEpoch(), Voters: member.GetVoters(), Learners: member.GetLearners(), MemberIDs: member.GetMemberIds(), Followers: member.GetFollowers(),
-		QuorumMember: member.GetQuorumMember(), Busy: member.GetBusy(),
-		MayDisrupt: member.GetMayDisrupt(), MayDisruptReason: member.GetMayDisruptReason(),
-		Message: member.GetMessage(), Faults: faultsOf(report), AgentSpec: report.GetAgentSpec(),
+		Faults: faultsOf(report), AgentSpec: report.GetAgentSpec(),
+		MemberView: rollout.MemberView{
+			Role: roleOf(report), MemberKnown: report.GetMemberKnown(), Liveness: livenessOf(member), MemberReady: member.GetReady(),
+			Busy: member.GetBusy(), MayDisrupt: member.GetMayDisrupt(), MayDisruptReason: member.GetMayDisruptReason(), Message: member.GetMessage(),
+		},
+		SetView: rollout.SetView{
+			Leader: member.GetLeader(), Epoch: member.GetEpoch(), Voters: member.GetVoters(), Learners: member.GetLearners(),
+			MemberIDs: member.GetMemberIds(), Followers: member.GetFollowers(), QuorumMember: member.GetQuorumMember(),
+		},
 	}
 	if member != nil {
 		out.CaughtUp, out.LagBytes = member.CaughtUp, member.LagBytes

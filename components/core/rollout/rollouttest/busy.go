@@ -126,8 +126,8 @@ func (b *busy) report(slot string, i int) *rollout.Report {
 	yes := true
 	r := &rollout.Report{
 		BootID: "boot-" + slot, ReceivedAt: now.Add(-time.Second), Health: rollout.Healthy, BootAt: created.Add(-time.Minute),
-		HealthyFor: now.Add(-time.Second).Sub(created), Role: rollout.RoleNone, Liveness: rollout.LivenessAlive, MemberReady: true, CaughtUp: &yes,
-		MayDisrupt: true,
+		HealthyFor: now.Add(-time.Second).Sub(created),
+		MemberView: rollout.MemberView{Role: rollout.RoleNone, Liveness: rollout.LivenessAlive, MemberReady: true, CaughtUp: &yes, MayDisrupt: true},
 	}
 	if b.kind != group.WorkloadNone {
 		r.Role, r.Epoch, r.Leader = rollout.RoleFollower, 5, group.SlotName(b.Spec.Name, 0)
