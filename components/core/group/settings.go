@@ -194,5 +194,5 @@ func settingsLine() string {
 			all = append(all, fmt.Sprintf("`%s` has %s", kind, strings.Join(names, ", ")))
 		}
 	}
-	return "Settings of the driver, all of them texts; where there is one, the default in brackets. " + strings.Join(all, "; ") + "."
+	return "Settings of the driver, as texts, with the default in brackets: " + strings.Join(all, "; ") + "."
 }

@@ -16,27 +16,98 @@ const (
 	fieldsEnd   = "<!-- end of fields -->\n"
 )
 
-// fieldReference is the table of all fields, and that of the settings of each driver.
+// fieldReference has a table of the fields outside of blocks, a table for each block, and the settings
+// of each driver.
 func fieldReference() string {
-	var b strings.Builder
-	b.WriteString("\n| field | type | default | range | class | |\n|---|---|---|---|---|---|\n")
+	var top strings.Builder
+	top.WriteString("\n| field | type, range | default | class | meaning |\n|---|---|---|---|---|\n")
+	var blocks []string
+	parts := map[string][]group.Field{}
+	about := map[string]group.Field{}
 	for _, f := range group.Fields() {
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", f.Path, f.Type, f.Default, f.Range, f.Class, f.Line)
+		block, name, part := strings.Cut(f.Path, ".")
+		switch {
+		case part:
+			f.Path = name
+			parts[block] = append(parts[block], f)
+		case f.Class == "":
+			blocks, about[f.Path] = append(blocks, f.Path), f
+		default:
+			fmt.Fprintf(&top, "| `%s` | %s | %s | %s | %s |\n", f.Path, typeAndRange(f.Type, f.Range), f.Default, f.Class, f.Line)
+		}
 	}
-	b.WriteString("\n### Settings of a workload\n\nEach is a text. An empty one counts as absent.\n\n| workload | setting | default | range | |\n|---|---|---|---|---|\n")
+	for _, name := range blocks {
+		top.WriteString(blockReference(about[name], parts[name]))
+	}
+	return top.String() + settingReference() + "\n"
+}
+
+func blockReference(block group.Field, parts []group.Field) string {
+	classes := map[group.UpdateAction]bool{}
+	for _, f := range parts {
+		if f.Class != "" {
+			classes[f.Class] = true
+		}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n### `%s` (%s)\n\n%s", block.Path, block.Type, block.Line)
+	head, rule := " class |", "---|"
+	if len(classes) == 1 {
+		for class := range classes {
+			fmt.Fprintf(&b, " Class: %s.", class)
+		}
+		head, rule = "", ""
+	}
+	fmt.Fprintf(&b, "\n\n| field | type, range | default |%s meaning |\n|---|---|---|%s---|\n", head, rule)
+	for _, f := range parts {
+		class := ""
+		if len(classes) > 1 {
+			class = " " + string(f.Class) + " |"
+		}
+		line := f.Line
+		if f.Path == "settings" {
+			line = "[Settings of the driver](#settings-of-a-workload), as texts."
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |%s %s |\n", f.Path, typeAndRange(f.Type, f.Range), f.Default, class, line)
+	}
+	return b.String()
+}
+
+func settingReference() string {
+	var b strings.Builder
+	b.WriteString("\n## Settings of a workload\n\nEach setting is a text; the text of a `_file` is an absolute path. An empty setting counts as absent.\n")
 	for _, kind := range group.WorkloadKinds() {
+		if len(group.SettingsOf(kind)) > 0 {
+			fmt.Fprintf(&b, "\n| `%s` | default, range | meaning |\n|---|---|---|\n", kind)
+		}
 		for _, s := range group.SettingsOf(kind) {
-			value, line := s.Default, s.Line
-			if value != "" {
-				value = "`" + value + "`"
+			var value []string
+			if s.Default != "" {
+				value = append(value, "`"+s.Default+"`")
 			}
+			if s.Kind != group.SettingFile && s.Range() != "" {
+				value = append(value, s.Range())
+			}
+			line := s.Line
 			if len(s.With) > 0 {
 				line += " Only with `" + strings.Join(s.With, "` and `") + "`."
 			}
-			fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s |\n", kind, s.Name, value, s.Range(), line)
+			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", s.Name, strings.Join(value, ", "), line)
 		}
 	}
-	return b.String() + "\n"
+	return b.String()
+}
+
+// typeAndRange leaves the type out where a range makes it plain, and that of a string.
+func typeAndRange(typ, limits string) string {
+	switch {
+	case typ == "string":
+		return limits
+	case limits == "" || typ == "map of strings":
+		return strings.TrimSuffix(typ+", "+limits, ", ")
+	default:
+		return limits
+	}
 }
 
 func TestTheFieldReferenceIsWhatTheCodeSays(t *testing.T) {
