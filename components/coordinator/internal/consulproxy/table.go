@@ -17,8 +17,6 @@ type Rule struct {
 	Open bool
 	// Walks: Consul scans the entries of all members, even for a small answer.
 	Walks bool
-	// Why the request is allowed, for the docs.
-	Why string
 }
 
 // Check is a check or a change of a request beyond its form.
@@ -28,19 +26,19 @@ const (
 	// CheckNone leaves the rest to Consul's ACL.
 	CheckNone Check = ""
 	// CheckKey: the key is in the caller's own scope.
-	CheckKey Check = "the key begins with `service/<own group>/`; with `recurse` or `keys`, `service/<own group>` is read as that folder"
+	CheckKey Check = "the key is in the own folder"
 	// CheckSession: the segment is a UUID.
-	CheckSession Check = "the id is a UUID"
+	CheckSession Check = "the ID is a UUID"
 	// CheckOwnNode: the segment is the caller's Slot.
 	CheckOwnNode Check = "the node is the caller's Slot"
 	// CheckCreate rewrites the body of a new session.
-	CheckCreate Check = "`Node` is set to the caller's Slot and all checks are dropped, whatever the body contains; `TTL` is required"
+	CheckCreate Check = "`Node` becomes the caller's Slot, and checks are dropped; `TTL` is required"
 	// CheckTxn judges each operation of a transaction.
-	CheckTxn Check = "operations on KV only, each key begins with `service/<own group>/`; the tree `service/<own group>` is read as that folder; each key is read once, and one tree"
+	CheckTxn Check = "KV operations in the own folder only; each key is read once, and one tree"
 	// CheckOwnSessions replaces the request by one for the sessions of the caller's node.
 	CheckOwnSessions Check = "answered with the sessions of the caller's Slot"
 	// CheckSelf never reaches Consul.
-	CheckSelf Check = "answered by the Consul proxy: datacenter, the caller's Slot as node, the minimum TTL of sessions"
+	CheckSelf Check = "answered by the Consul proxy: datacenter, the caller's Slot as node, minimum TTL of sessions"
 )
 
 // Common parameters are allowed on every request. The token is moved to a header.
@@ -66,29 +64,29 @@ const (
 
 // Rules are all allowed requests. Any other request is refused.
 var Rules = []Rule{
-	{Method: http.MethodGet, Path: "/v1/kv/{key}", Query: with(blocking, "recurse", "keys", "separator", "raw"), Check: CheckKey, Why: "state of the workload, blocking"},
-	{Method: http.MethodPut, Path: "/v1/kv/{key}", Query: []string{"acquire", "release", "cas", "flags"}, MaxBody: maxValue, Check: CheckKey, Why: "state and locks of the workload"},
-	{Method: http.MethodDelete, Path: "/v1/kv/{key}", Query: []string{"cas", "recurse"}, Check: CheckKey, Why: "state and locks of the workload"},
-	{Method: http.MethodPut, Path: "/v1/txn", Query: reads, MaxBody: maxValue, Check: CheckTxn, Why: "several keys at once"},
-	{Method: http.MethodPut, Path: "/v1/session/create", MaxBody: maxSessionBody, Check: CheckCreate, Why: "sessions for locks"},
-	{Method: http.MethodPut, Path: "/v1/session/renew/{session}", Check: CheckSession, Why: "Consul renews only sessions of the own node"},
-	{Method: http.MethodPut, Path: "/v1/session/destroy/{session}", Check: CheckSession, Why: "Consul ends only sessions of the own node"},
-	{Method: http.MethodGet, Path: "/v1/session/info/{session}", Query: blocking, Check: CheckSession, Why: "Consul shows only sessions of the own node"},
-	{Method: http.MethodGet, Path: "/v1/session/node/{node}", Query: blocking, Check: CheckOwnNode, Why: "the own sessions"},
-	{Method: http.MethodGet, Path: "/v1/session/list", Query: blocking, Check: CheckOwnSessions, Why: "the own sessions, without a scan of all sessions"},
-	{Method: http.MethodGet, Path: "/v1/health/service/{service}", Query: with(filtered, "passing", "tag"), Why: "addresses and health of a service"},
-	{Method: http.MethodGet, Path: "/v1/health/checks/{service}", Query: filtered, Why: "health checks of a service"},
-	{Method: http.MethodGet, Path: "/v1/health/node/{node}", Query: filtered, Why: "health checks of a member"},
-	{Method: http.MethodGet, Path: "/v1/health/state/{state}", Query: filtered, Walks: true, Why: "health checks by state"},
-	{Method: http.MethodGet, Path: "/v1/catalog/services", Query: filtered, Walks: true, Why: "list of services"},
-	{Method: http.MethodGet, Path: "/v1/catalog/service/{service}", Query: with(filtered, "tag"), Why: "addresses of a service"},
-	{Method: http.MethodGet, Path: "/v1/catalog/nodes", Query: filtered, Walks: true, Why: "list of members"},
-	{Method: http.MethodGet, Path: "/v1/catalog/node/{node}", Query: filtered, Why: "services of a member"},
-	{Method: http.MethodGet, Path: "/v1/catalog/node-services/{node}", Query: filtered, Why: "services of a member"},
-	{Method: http.MethodGet, Path: "/v1/catalog/datacenters", Why: "tools request it"},
-	{Method: http.MethodGet, Path: "/v1/config/{kind}", Query: filtered, Walks: true, Why: "configuration of the services that the token may read"},
-	{Method: http.MethodGet, Path: "/v1/config/{kind}/{name}", Query: blocking, Why: "configuration of a service"},
-	{Method: http.MethodGet, Path: "/v1/acl/token/self", Query: reads, Why: "the own token"},
-	{Method: http.MethodGet, Path: "/v1/agent/self", Check: CheckSelf, Why: "Patroni reads the minimum TTL from it; Consul's own answer has the server's configuration"},
-	{Method: http.MethodGet, Path: "/v1/status/leader", Open: true, Why: "whether Consul has a leader"},
+	{Method: http.MethodGet, Path: "/v1/kv/{key}", Query: with(blocking, "recurse", "keys", "separator", "raw"), Check: CheckKey},             // state of the workload, blocking
+	{Method: http.MethodPut, Path: "/v1/kv/{key}", Query: []string{"acquire", "release", "cas", "flags"}, MaxBody: maxValue, Check: CheckKey}, // state and locks of the workload
+	{Method: http.MethodDelete, Path: "/v1/kv/{key}", Query: []string{"cas", "recurse"}, Check: CheckKey},                                     // state and locks of the workload
+	{Method: http.MethodPut, Path: "/v1/txn", Query: reads, MaxBody: maxValue, Check: CheckTxn},                                               // several keys at once
+	{Method: http.MethodPut, Path: "/v1/session/create", MaxBody: maxSessionBody, Check: CheckCreate},                                         // sessions for locks
+	{Method: http.MethodPut, Path: "/v1/session/renew/{session}", Check: CheckSession},                                                        // Consul renews only sessions of the own node
+	{Method: http.MethodPut, Path: "/v1/session/destroy/{session}", Check: CheckSession},                                                      // Consul ends only sessions of the own node
+	{Method: http.MethodGet, Path: "/v1/session/info/{session}", Query: blocking, Check: CheckSession},                                        // Consul shows only sessions of the own node
+	{Method: http.MethodGet, Path: "/v1/session/node/{node}", Query: blocking, Check: CheckOwnNode},                                           // the own sessions
+	{Method: http.MethodGet, Path: "/v1/session/list", Query: blocking, Check: CheckOwnSessions},                                              // the own sessions, without a scan of all sessions
+	{Method: http.MethodGet, Path: "/v1/health/service/{service}", Query: with(filtered, "passing", "tag")},                                   // addresses and health of a service
+	{Method: http.MethodGet, Path: "/v1/health/checks/{service}", Query: filtered},                                                            // health checks of a service
+	{Method: http.MethodGet, Path: "/v1/health/node/{node}", Query: filtered},                                                                 // health checks of a member
+	{Method: http.MethodGet, Path: "/v1/health/state/{state}", Query: filtered, Walks: true},                                                  // health checks by state
+	{Method: http.MethodGet, Path: "/v1/catalog/services", Query: filtered, Walks: true},                                                      // list of services
+	{Method: http.MethodGet, Path: "/v1/catalog/service/{service}", Query: with(filtered, "tag")},                                             // addresses of a service
+	{Method: http.MethodGet, Path: "/v1/catalog/nodes", Query: filtered, Walks: true},                                                         // list of members
+	{Method: http.MethodGet, Path: "/v1/catalog/node/{node}", Query: filtered},                                                                // services of a member
+	{Method: http.MethodGet, Path: "/v1/catalog/node-services/{node}", Query: filtered},                                                       // services of a member
+	{Method: http.MethodGet, Path: "/v1/catalog/datacenters"},                                                                                 // tools request it
+	{Method: http.MethodGet, Path: "/v1/config/{kind}", Query: filtered, Walks: true},                                                         // configuration of the services that the token may read
+	{Method: http.MethodGet, Path: "/v1/config/{kind}/{name}", Query: blocking},                                                               // configuration of a service
+	{Method: http.MethodGet, Path: "/v1/acl/token/self", Query: reads},                                                                        // the own token
+	{Method: http.MethodGet, Path: "/v1/agent/self", Check: CheckSelf},                                                                        // Patroni reads the minimum TTL from it; Consul's own answer has the server's configuration
+	{Method: http.MethodGet, Path: "/v1/status/leader", Open: true},                                                                           // whether Consul has a leader
 }

@@ -208,11 +208,11 @@ func Shares() string {
 |---|---|---|
 | connections | %d | %d |
 | streams | %d | %d |
-| streams that are opened in a second | %.0f, after %.0f at once | – |
-| messages to Consul in a second; one of many KiB counts for as many, those beyond wait | %.0f, after %.0f at once | – |
+| new streams in a second | %.0f, after %.0f at once | – |
+| messages to Consul in a second, counted per KiB; further messages wait | %.0f, after %.0f at once | – |
 | bytes of one message to Consul | %d KiB | – |
-| bytes of messages that are being sent | – | %d MiB |
-| how long a message may take that was begun, and a stream's first one | %v | – |
-| how long nothing may be taken of what Consul sends | %v | – |
+| bytes of messages in transfer | – | %d MiB |
+| time of a begun message, and of a stream's first message | %v | – |
+| pause of a reader of Consul's messages | %v | – |
 `, l.Conns, l.AllConns, l.Streams, l.AllStreams, l.Opened, l.OpenedBurst, l.Sent, l.SentBurst, l.Message>>10, l.Reading>>20, l.HalfSent, l.Unread)
 }
