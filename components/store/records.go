@@ -100,7 +100,7 @@ var Records = []Kind{
 	{"collateral/<fmspc>", typeOf[policy.CollateralWatermark](), Admitter, 1 * kib,
 		"The newest accepted collateral of Intel for a family of machines. Coordinators reject a lower evaluation number until the newer document expires, and a clock before `issued_at`. `permit` is the older collateral that an operator permits until then."},
 	{"control/pause/<group>", typeOf[Override](), Operator, 4 * kib,
-		"No step of the group's rollout and no removal begins. Healing, extra members, drains and requests for a named Slot continue."},
+		"Steps of the group's rollout, and removals, wait. Healing, extra members, drains and requests for a named Slot continue."},
 	{"control/freeze/<scope>", typeOf[Override](), Operator, 4 * kib,
 		"No action begins in the group; with `_all`, in any group: rollout, healing, creation, removal, drain."},
 	{"control/drain/<slot>", typeOf[Override](), Operator, 4 * kib,

@@ -20,7 +20,7 @@ var fields = []Field{
 
 	{Path: "update_policy", Line: "Bounds of a rollout."},
 	{Path: "update_policy.type", Class: ActionNone, Default: "`PROACTIVE`", Line: "`PROACTIVE`: a new revision rolls at once. `OPPORTUNISTIC`: a slot is updated by `cadre_instance` or `cadre instance update`."},
-	{Path: "update_policy.minimal_action", Class: ActionNone, Default: "`NONE`", Line: "Least action of each step of a rollout: `NONE`, `REFRESH` or `RESTART`. A change without a step stays without a step."},
+	{Path: "update_policy.minimal_action", Class: ActionNone, Default: "`NONE`", Line: "Least action of each step of a rollout: `NONE`, `REFRESH` or `RESTART`. Other changes get no step."},
 	{Path: "update_policy.most_disruptive_allowed_action", Class: ActionNone, Default: "`REPLACE`", Line: "Upper bound of the cost: `NONE`, `REFRESH`, `RESTART` or `REPLACE`. A costlier change is refused, and a slot that needs more is held. Requests for a slot by name, and healing, ignore the bound."},
 	{Path: "update_policy.max_unavailable_fixed", Class: ActionNone, Default: "1", Range: "at least 0, and 0 only together with `max_surge_fixed` or `max_surge_percent`", Line: "Slots that may be unavailable at a time."},
 	{Path: "update_policy.max_unavailable_percent", Class: ActionNone, Range: "0 to 100, and 0 only together with `max_surge_fixed` or `max_surge_percent`", Line: "The same as a share of `replicas`, rounded down, at least 1 unless 0. Excludes `max_unavailable_fixed`."},
@@ -70,7 +70,7 @@ var fields = []Field{
 	{Path: "health_check.http.expect", Class: ActionRefresh, Default: "`200`", Line: "Wanted status code."},
 	{Path: "health_check.tcp", Line: "Connects to a port on the CVM's loopback."},
 	{Path: "health_check.tcp.port", Class: ActionRefresh, Range: "1 to 65535", Line: "Port."},
-	{Path: "health_check.grpc", Line: "Asks `grpc.health.v1.Health/Check` on the CVM's loopback in plain text. `SERVING` passes; `UNKNOWN` is neither health nor failure."},
+	{Path: "health_check.grpc", Line: "Asks `grpc.health.v1.Health/Check` on the CVM's loopback in plain text. `SERVING` passes; `UNKNOWN` leaves the verdict open."},
 	{Path: "health_check.grpc.port", Class: ActionRefresh, Range: "1 to 65535", Line: "Port."},
 	{Path: "health_check.grpc.service", Class: ActionRefresh, Default: "the whole server", Line: "Name of the judged service."},
 	{Path: "health_check.exec", Line: "Runs a command in the container of a service, as a hook does."},

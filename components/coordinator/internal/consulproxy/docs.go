@@ -70,7 +70,7 @@ func Shares() string {
 			walks = append(walks, "`"+r.Path+"`")
 		}
 	}
-	return fmt.Sprintf(`| what | of one member | of all |
+	return fmt.Sprintf(`| bound | of one member | of all |
 |---|---|---|
 | connections | %d | %d |
 | open requests | %d | %d that Consul works on |
@@ -80,7 +80,7 @@ func Shares() string {
 | bytes of answers in a second | %s, after %s at once | – |
 | bytes of one answer | %s | – |
 | bytes of unread answers | %s | %s |
-| bytes of the keys of its group, as Consul shows them | %s | – |
+| bytes of the keys of its group | %s | – |
 | sessions | %d | – |
 
 Requests with %s or for %s scan all members and count for %d.

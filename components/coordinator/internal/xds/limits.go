@@ -204,7 +204,7 @@ func (s *shares) news(slot, text string) bool {
 // Shares returns the documented table of the limits, in Markdown.
 func Shares() string {
 	l := defaults
-	return fmt.Sprintf(`| what | of one member | of all |
+	return fmt.Sprintf(`| bound | of one member | of all |
 |---|---|---|
 | connections | %d | %d |
 | streams | %d | %d |

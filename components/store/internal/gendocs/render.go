@@ -69,7 +69,8 @@ func render() []byte {
 		"| `<nonce>`, `<fmspc>`, `<hash>`, `<sha256>` | lower-case hex; 12 digits for `<fmspc>`, 64 for the last two |\n")
 	b.WriteString("\n## Operators' ACL policy\n\nFor a cluster with the one group `postgres`:\n\n```hcl\n")
 	b.WriteString(store.OperatorRules(store.DefaultPrefix, []string{"postgres"}))
-	b.WriteString("```\n\n" + byHand + "\n## Fields\n\nA field with a * may be absent. A field without a type is a text.\n")
+	b.WriteString("```\n\n" + byHand + "\n## Fields\n\nA field with a * may be absent. Records of operators show the types of their fields; a field without a type is a text.\n")
+	written := operatorTypes()
 	for _, t := range structs() {
 		var all []string
 		for _, f := range reflect.VisibleFields(t) {
@@ -84,7 +85,7 @@ func render() []byte {
 			if strings.Contains(options, "omit") {
 				name += "*"
 			}
-			if typ := jsonType(f.Type); typ != textType {
+			if typ := jsonType(f.Type); typ != textType && (slices.Contains(written, t) || strings.Contains(typ, "[")) {
 				name += " (" + typ + ")"
 			}
 			all = append(all, name)
@@ -105,6 +106,17 @@ func structs() []reflect.Type {
 		all = typesOf(all, kind.Type)
 	}
 	return all[len(specTypes):]
+}
+
+// operatorTypes are the types of the records that operators write.
+func operatorTypes() []reflect.Type {
+	var all []reflect.Type
+	for _, kind := range store.Records {
+		if kind.Writer == store.Operator {
+			all = typesOf(all, kind.Type)
+		}
+	}
+	return all
 }
 
 // typesOf appends t and the types of its fields to all, each once.
