@@ -110,7 +110,7 @@ var fields = []Field{
 	{Path: "route.name", Class: ActionRefresh, Line: "Name, unique in the cluster. The group's own name is permitted."},
 	{Path: "route.backend", Class: ActionRefresh, Line: "TCP backend of this group."},
 	{Path: "route.role", Class: ActionRefresh, Default: "any healthy slot", Line: "Required role: `leader`, `follower`, `learner`, or a tag that a workload publishes."},
-	{Path: "route.hold", Class: ActionRefresh, Default: "none; `10s` with a pooler", Range: "`100ms` to `30s`", Line: "Longest wait of new connections during a hand-over of the role."},
+	{Path: "route.hold", Class: ActionRefresh, Default: "none, or `10s` with a pooler", Range: "`100ms` to `30s`", Line: "Longest wait of new connections during a hand-over of the role."},
 	{Path: "route.pooler", Class: ActionRefresh, Default: "none", Line: "`pgbouncer`: connections share one pool in each caller's CVM, paused during a hand-over of the role."},
 	{Path: "route.pooler_users", Class: ActionRefresh, Line: "Users of the pooler, at least one. Each has the name of the calling group's secret with its database password, or `\"\"` if the database asks for none. The secret names the route in `pooler_routes`."},
 

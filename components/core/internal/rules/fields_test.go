@@ -20,7 +20,7 @@ const (
 // of each driver.
 func fieldReference() string {
 	var top strings.Builder
-	top.WriteString("\n| field | type, range | default | class | meaning |\n|---|---|---|---|---|\n")
+	top.WriteString("\n| field | range; default | class | meaning |\n|---|---|---|---|\n")
 	var blocks []string
 	parts := map[string][]group.Field{}
 	about := map[string]group.Field{}
@@ -33,7 +33,7 @@ func fieldReference() string {
 		case f.Class == "":
 			blocks, about[f.Path] = append(blocks, f.Path), f
 		default:
-			fmt.Fprintf(&top, "| `%s` | %s | %s | %s | %s |\n", f.Path, typeAndRange(f.Type, f.Range), f.Default, f.Class, f.Line)
+			fmt.Fprintf(&top, "| `%s` | %s | %s | %s |\n", f.Path, rangeAndDefault(f), f.Class, f.Line)
 		}
 	}
 	for _, name := range blocks {
@@ -58,7 +58,7 @@ func blockReference(block group.Field, parts []group.Field) string {
 		}
 		head, rule = "", ""
 	}
-	fmt.Fprintf(&b, "\n\n| field | type, range | default |%s meaning |\n|---|---|---|%s---|\n", head, rule)
+	fmt.Fprintf(&b, "\n\n| field | range; default |%s meaning |\n|---|---|%s---|\n", head, rule)
 	for _, f := range parts {
 		class := ""
 		if len(classes) > 1 {
@@ -68,7 +68,7 @@ func blockReference(block group.Field, parts []group.Field) string {
 		if f.Path == "settings" {
 			line = "[Settings of the driver](#settings-of-a-workload), as texts."
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |%s %s |\n", f.Path, typeAndRange(f.Type, f.Range), f.Default, class, line)
+		fmt.Fprintf(&b, "| `%s` | %s |%s %s |\n", f.Path, rangeAndDefault(f), class, line)
 	}
 	return b.String()
 }
@@ -98,16 +98,17 @@ func settingReference() string {
 	return b.String()
 }
 
-// typeAndRange leaves the type out where a range makes it plain, and that of a string.
-func typeAndRange(typ, limits string) string {
-	switch {
-	case typ == "string":
-		return limits
-	case limits == "" || typ == "map of strings":
-		return strings.TrimSuffix(typ+", "+limits, ", ")
-	default:
-		return limits
+// rangeAndDefault leaves out the type where a range makes it plain, that of a string, and the default
+// of a bool.
+func rangeAndDefault(f group.Field) string {
+	text := f.Range
+	if f.Type != "string" && (text == "" || f.Type == "map of strings") {
+		text = strings.TrimSuffix(f.Type+", "+text, ", ")
 	}
+	if f.Default == "" || f.Type == "bool" && f.Default == "`false`" {
+		return text
+	}
+	return strings.TrimPrefix(text+"; "+f.Default, "; ")
 }
 
 func TestTheFieldReferenceIsWhatTheCodeSays(t *testing.T) {
