@@ -189,7 +189,7 @@ func (c change) picture(s render.Style) string {
 func (a *App) groupDiff() *cobra.Command {
 	var f fileFlags
 	c := &cobra.Command{
-		Use: "diff FILE...", Short: "Show what applying the files would change", Args: cobra.MinimumNArgs(1),
+		Use: "diff FILE...", Short: "Show the changes that an apply of the files would make", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			groups, err := f.read(args)
 			if err != nil {

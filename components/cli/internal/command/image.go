@@ -22,7 +22,7 @@ type measuredImage struct {
 
 func (a *App) imageCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "image", Short: "What guest images measure, for the trust file",
+		Use: "image", Short: "Measurements of guest images, for the trust file",
 		Long: `A trust file names each guest image with what it measures: MRTD and RTMR0 to RTMR2. These
 commands compute the values from a release of dstack, and list those that others published.`,
 	}
