@@ -35,7 +35,7 @@ An override (pause, freeze, drain, protect, exclude) works until its deletion or
 
 ## Table
 
-| key | type | writer | at most | meaning |
+| key | type | writer | KiB, at most | meaning |
 |---|---|---|---|---|
 `
 
@@ -58,7 +58,7 @@ func render() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, head, store.MaxTxnOps, store.MaxTxnBytes>>10)
 	for _, kind := range store.Records {
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %d KiB | %s |\n",
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %d | %s |\n",
 			kind.Pattern, link(kind.Type), kind.Writer, kind.MaxBytes>>10, kind.Meaning)
 	}
 	b.WriteString("\n| part of a key | form |\n|---|---|\n" +
