@@ -35,6 +35,7 @@ for m in "${modules[@]}"; do
 done
 
 step arrows
+go test -count=1 ./scripts/links || die "a page links to a page or section that does not exist"
 go test -count=1 ./scripts/arrows || die "docs/explanation/architecture.md and the code differ about who imports whom"
 
 # Many small changes let the packages that decide grow.

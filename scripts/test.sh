@@ -59,7 +59,7 @@ sequential=(
 	./components/simulator/plan
 	./components/simulator/cmd/core-mutants
 	./components/terraform-provider/internal/shape
-	./scripts/{arrows,declared,sequential,testreport}
+	./scripts/{arrows,declared,links,sequential,testreport}
 )
 # Some tests of these packages use virtual time, others run real software or wait: they belong to the race lane.
 waiting=(
