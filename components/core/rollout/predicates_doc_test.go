@@ -31,8 +31,11 @@ func aboutOf(p predicate) string {
 		}
 	}
 	text := strings.Join(about, ", ")
-	if len(about) == len(all) {
+	switch {
+	case len(about) == len(all):
 		text = "everything"
+	case len(about) == len(all)-1 && !slices.Contains(about, kinds[operation.Create]):
+		text = "all except creations"
 	}
 	if p.voluntary {
 		text += "; unless it is down"
@@ -47,7 +50,7 @@ func againOf(p predicate) string {
 	if p.once == "" {
 		return "yes"
 	}
-	return "no: " + p.once
+	return "once: " + p.once
 }
 
 // TestR140_ThePageTellsWhatHoldsAnAction: the page lists every name of the table in order, with the table's content
