@@ -31,17 +31,6 @@ func RetrySpan(code Code, attempt int) time.Duration {
 	return min(RetryFirst<<min(max(attempt-1, 0), 16), most)
 }
 
-// Passing reports that a refusal with code is temporary: it is not this Boot's turn yet, or the
-// check could not run. The same Boot asks again and may be admitted.
-func Passing(code Code) bool {
-	switch code { //nolint:exhaustive // the rest is about the Boot
-	case CodeInstanceConflict, CodeInstanceMismatch, CodeGateUnreadable, CodeNonceInvalid,
-		CodeOverloaded, CodeRateLimited:
-		return true
-	}
-	return false
-}
-
 var codeForm = regexp.MustCompile(`\b[A-Z]{2,}(?:_[A-Z]+)+\b`)
 
 // CodeIn is the first text of a code's form within text; "" when there is none.
