@@ -111,6 +111,11 @@ func TestATT15_WhatRanWhenApprovalBecameRequiredCounts(t *testing.T) {
 	if gp.Judge(rev(2), "c2", "").Code != CodeRevisionNotApproved || !gp.Judge(rev(1), "c1", hash).Allowed || gp.Judge(rev(1), "c1", digits("e", 64)).Allowed {
 		t.Errorf("the next one: %+v", gp)
 	}
+	// A stable revision without a record has no known hash, so its approval allows nothing.
+	gone := history(GroupPolicy{}, Asked{Stable: rev(1), RequireApproval: true}, known(2))
+	if d := gone.Judge(rev(1), "c1", hash); d.Code != CodeRevisionNotApproved {
+		t.Errorf("the stable revision without a record: %+v", d)
+	}
 	// A new group has nothing that ran.
 	if fresh := history(GroupPolicy{}, Asked{RequireApproval: true}, known(1)); fresh.Judge(rev(1), "c1", "").Code != CodeRevisionNotApproved {
 		t.Errorf("the first revision of a group: %+v", fresh)

@@ -126,6 +126,84 @@ func TestIDN04_EvictionsOutliveAFloodOfRefusals(t *testing.T) {
 	}
 }
 
+// TestIDN04_TheHolderIsTheLastBootThatIsNotEvicted, whatever was refused since.
+func TestIDN04_TheHolderIsTheLastBootThatIsNotEvicted(t *testing.T) {
+	admit := func(boot string) DecisionEntry { return DecisionEntry{What: DecidedAdmit, BootID: boot} }
+	evict := func(boot string) DecisionEntry {
+		return DecisionEntry{What: DecidedEvict, Code: CodePeerRevoked, BootID: boot}
+	}
+	clone := DecisionEntry{What: DecidedConflict, Code: CodeInstanceConflict, BootID: "clone", HolderBootID: "b"}
+	for name, c := range map[string]struct {
+		entries []DecisionEntry
+		want    string
+	}{
+		"no decision":                {nil, ""},
+		"a refusal alone":            {[]DecisionEntry{clone}, ""},
+		"the last admission":         {[]DecisionEntry{admit("a"), admit("b"), clone}, "b"},
+		"evicted":                    {[]DecisionEntry{admit("a"), admit("b"), evict("b"), clone}, ""},
+		"admitted after an eviction": {[]DecisionEntry{admit("a"), evict("a"), admit("b")}, "b"},
+	} {
+		d := Decisions{Slot: "db-1"}
+		for i, e := range c.entries {
+			// An earlier version kept refusals among the admissions.
+			d.Entries, d.Head = link(d.Entries, e, start("db-1"), uint64(i), MaxDecisions)
+		}
+		if got := d.Holder(); got != c.want {
+			t.Errorf("%s: %q holds the slot, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestARefusalBeganWhenItWasFirstRecorded(t *testing.T) {
+	r := Refusal{At: noon}
+	if got := r.Began(); !got.Equal(noon) {
+		t.Errorf("refused once: since %s", got)
+	}
+	r.Since = noon.Add(-time.Hour)
+	if got := r.Began(); !got.Equal(r.Since) {
+		t.Errorf("refused for an hour: since %s", got)
+	}
+}
+
+// TestABootAsksForAdmissionEverLessOften: up to a bound, which is lower while the Boot waits for its
+// turn.
+func TestABootAsksForAdmissionEverLessOften(t *testing.T) {
+	for attempt, want := range map[int]time.Duration{-1: RetryFirst, 0: RetryFirst, 1: RetryFirst, 2: 2 * RetryFirst, 4: 8 * RetryFirst, 7: RetryMost, 1 << 40: RetryMost} {
+		if got := RetrySpan(CodeOverloaded, attempt); got != want {
+			t.Errorf("try %d: up to %s, want %s", attempt, got, want)
+		}
+	}
+	for _, code := range []Code{CodeInstanceConflict, CodeInstanceMismatch, CodeRevisionNotAllowed, CodeGateUnreadable, CodeAdmissionRejected, CodeNonceInvalid} {
+		if first, last := RetrySpan(code, 1), RetrySpan(code, 50); first != RetryFirst || last != RetryTurn {
+			t.Errorf("%s: from %s to %s, want %s to %s", code, first, last, RetryFirst, RetryTurn)
+		}
+	}
+}
+
+// TestACodeIsFoundInAnError: the first text of a code's form. A single word may be any word.
+func TestACodeIsFoundInAnError(t *testing.T) {
+	for text, want := range map[string]string{
+		"admit db-1: TCB_OUT_OF_DATE: the host is old": "TCB_OUT_OF_DATE", "NONCE_INVALID": "NONCE_INVALID", "FENCED, then PLAN_STALE": "PLAN_STALE",
+		"NONCE_INVALID after PLAN_STALE": "NONCE_INVALID", "A_B": "", "connection refused by HOST": "", "xTCB_OUT": "", "": "",
+	} {
+		if got := CodeIn(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestACodeTellsWhetherAnotherTryMayPass: an unknown code has no class.
+func TestACodeTellsWhetherAnotherTryMayPass(t *testing.T) {
+	for code, want := range map[Code]Class{
+		CodeRateLimited: ClassRetry, CodeCollateralUnavailable: ClassRetry, CodeRevisionNotAllowed: ClassPolicy, CodeBadRequest: ClassCaller,
+		CodeQuoteInvalid: ClassAlarm, CodeSpecConflict: ClassState, "NO_SUCH_CODE": "",
+	} {
+		if got := code.Class(); got != want {
+			t.Errorf("%s is of class %q, want %q", code, got, want)
+		}
+	}
+}
+
 // TestCTL10_RefusalsAreAChainToo: edited, removed, moved to the other chain.
 func TestCTL10_RefusalsAreAChainToo(t *testing.T) {
 	whole := func() Decisions {

@@ -60,6 +60,7 @@ func TestExplainSaysWhatIsAllowedAndWhatToDo(t *testing.T) {
 	}
 	for code, want := range map[Code]string{
 		CodePeerRevoked: "unrevoke instance " + e.sp.InstanceID, CodeRevisionBelowFloor: "newer revision", CodeRevisionNotAllowed: "rollout status db",
+		CodeKMSPolicyMismatch: "unrevoke key-provider", CodeReattestRequired: "nothing: the agent shows new evidence",
 		CodeTCBOutOfDate: "host updated", CodeInstanceConflict: "two boots", CodeQuoteInvalid: "docs/reference/reason-codes.md",
 	} {
 		f := e.facts(nil)

@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -198,6 +199,41 @@ func revoking(kind RevocationKind, id string) func(*exchange) {
 	return func(e *exchange) { e.sp = e.sp.Revoking([]Revocation{{Kind: kind, ID: id, Reason: "because"}}) }
 }
 
+// TestASlotListsItsRevocationsNewestFirst, each name once; revocations of others are left out.
+func TestASlotListsItsRevocationsNewestFirst(t *testing.T) {
+	sp := admissible().sp
+	sp.Revoked = []Revocation{{Kind: RevokedKeyProvider, ID: "00ff", Reason: "first", At: noon}}
+	got := sp.Revoking([]Revocation{
+		{Kind: RevokedKeyProvider, ID: "00ff", Reason: "second", At: noon.Add(time.Hour)},
+		{Kind: RevokedRevision, ID: "new", At: noon},
+		{Kind: RevokedInstance, ID: sp.InstanceID, At: noon.Add(time.Minute)},
+		{Kind: RevokedInstance, ID: digits("9", 40), At: noon},
+		{Kind: "another", ID: "00ff", At: noon},
+	}).Revoked
+	var names []string
+	for _, r := range got {
+		names = append(names, r.Name())
+	}
+	if want := "instance-" + sp.InstanceID + " key_provider-00ff revision-new"; strings.Join(names, " ") != want || got[1].Reason != "first" {
+		t.Errorf("revoked %+v, want %s", got, want)
+	}
+}
+
+// TestATT25_ContentIsAsOldAsItsFirstRevision: another env for old content makes no new content, so a
+// floor by time refuses both.
+func TestATT25_ContentIsAsOldAsItsFirstRevision(t *testing.T) {
+	first, again := known(1), Known{Revision: rev(9), Content: "c1", At: noon}
+	first.At = noon.Add(-time.Hour)
+	gp := history(history(GroupPolicy{}, Asked{}, first), Asked{Recorded: []Known{first}}, again)
+	if got := gp.Revisions[rev(9)].At; !got.Equal(first.At) {
+		t.Errorf("the content was first seen at %s, want %s", got, first.At)
+	}
+	later := Known{Revision: rev(10), Content: "c1", At: noon.Add(-2 * time.Hour)}
+	if got := history(gp, Asked{}, later).Revisions[rev(10)].At; !got.Equal(later.At) {
+		t.Errorf("a record of an earlier time is taken for %s", got)
+	}
+}
+
 func TestATT32_TheEpochGrowsWithWhatNarrows(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*SlotPolicy)
@@ -213,12 +249,14 @@ func TestATT32_TheEpochGrowsWithWhatNarrows(t *testing.T) {
 		"approval is required":            {func(sp *SlotPolicy) { sp.RequireApproval = true }, true},
 		"the floor":                       {func(sp *SlotPolicy) { sp.Floor = 1 }, true},
 		"another instance":                {func(sp *SlotPolicy) { sp.InstanceID = "x" }, true},
-		"a revocation":                    {func(sp *SlotPolicy) { sp.Revoked = []Revocation{{Kind: RevokedKeyProvider, ID: "x"}} }, true},
-		"another text for the revocation": {func(sp *SlotPolicy) { sp.Revoked = nil }, false},
+		"a revocation":                    {func(sp *SlotPolicy) { sp.Revoked = append(sp.Revoked, Revocation{Kind: RevokedKeyProvider, ID: "x"}) }, true},
+		"another text for the revocation": {func(sp *SlotPolicy) { sp.Revoked[0].Reason = "x" }, false},
+		"one revocation less":             {func(sp *SlotPolicy) { sp.Revoked = nil }, false},
 	} {
 		e := admissible()
+		revoking(RevokedKeyProvider, "other")(&e)
 		after := e.sp
-		after.Allowed = append([]AllowedRevision(nil), e.sp.Allowed...)
+		after.Allowed, after.Revoked = slices.Clone(e.sp.Allowed), slices.Clone(e.sp.Revoked)
 		c.edit(&after)
 		if got := Narrows(e.sp, after, "new"); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)

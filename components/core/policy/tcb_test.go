@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -243,6 +244,246 @@ func TestOPS12_AnEditedChainShows(t *testing.T) {
 		edit(&edited)
 		if err := edited.Verify(); err == nil || !strings.Contains(err.Error(), string(CodeAuditChainBroken)) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// operatorLimits are the limits of a trust file, and operatorGrant is an exception within them.
+func operatorLimits() TCBLimits {
+	return TCBLimits{MaxDays: 14, Statuses: []string{"OutOfDate"}, Advisories: []string{"INTEL-SA-*", "AMD-SB-3001"}}
+}
+
+func operatorGrant(id string, edits ...func(*TCBGrant)) TCBGrant {
+	g := TCBGrant{ID: id, Status: "OutOfDate", Advisories: []string{"INTEL-SA-01397"}, FMSPC: "b0c06f000000",
+		At: tcbNow(), Until: tcbNow().Add(10 * 24 * time.Hour), Reason: "firmware comes on Friday", By: "ann"}
+	for _, edit := range edits {
+		edit(&g)
+	}
+	return g
+}
+
+// TestOPS12_AGrantOutsideOfTheTrustFileDoesNotCount: the problem names the field that is wrong, and
+// the machine is refused.
+func TestOPS12_AGrantOutsideOfTheTrustFileDoesNotCount(t *testing.T) {
+	day := 24 * time.Hour
+	for name, c := range map[string]struct {
+		limits func(*TCBLimits)
+		edit   func(*TCBGrant)
+		later  time.Duration
+		want   string // "": it counts
+	}{
+		"within":                           {nil, nil, 0, ""},
+		"an advisory that is named whole":  {nil, func(g *TCBGrant) { g.Advisories = []string{"AMD-SB-3001"} }, 0, ""},
+		"any family":                       {nil, func(g *TCBGrant) { g.FMSPC = "" }, 0, ""},
+		"the longest":                      {nil, func(g *TCBGrant) { g.Until = g.At.Add(14 * day) }, 0, ""},
+		"a clock that is a little behind":  {nil, func(g *TCBGrant) { g.At = g.At.Add(clockSlack) }, 0, ""},
+		"its last second":                  {nil, nil, 10*day - time.Second, ""},
+		"its end":                          {nil, nil, 10 * day, "it ended on 2026-06-11"},
+		"no grants in the trust file":      {func(l *TCBLimits) { l.MaxDays = 0 }, nil, 0, "set tcb.operator_exceptions"},
+		"more days than Cadre allows":      {func(l *TCBLimits) { l.MaxDays = 31 }, nil, 0, "set tcb.operator_exceptions"},
+		"revoked":                          {nil, func(g *TCBGrant) { g.RevokedBy = "bob" }, 0, "bob took it back"},
+		"another status":                   {nil, func(g *TCBGrant) { g.Status = "SWHardeningNeeded" }, 0, "status: "},
+		"a status that none may tolerate":  {func(l *TCBLimits) { l.Statuses = []string{"Revoked"} }, func(g *TCBGrant) { g.Status = "Revoked" }, 0, "status: "},
+		"a family in capitals":             {nil, func(g *TCBGrant) { g.FMSPC = "B0C06F000000" }, 0, "fmspc: "},
+		"too many advisories":              {nil, func(g *TCBGrant) { g.Advisories = slices.Repeat(g.Advisories, maxTCBAdvisories+1) }, 0, "advisories: 33 of them"},
+		"no id":                            {nil, func(g *TCBGrant) { g.ID = "" }, 0, "id, reason, by and at"},
+		"no reason":                        {nil, func(g *TCBGrant) { g.Reason = "" }, 0, "id, reason, by and at"},
+		"no operator":                      {nil, func(g *TCBGrant) { g.By = "" }, 0, "id, reason, by and at"},
+		"no time":                          {nil, func(g *TCBGrant) { g.At = time.Time{} }, 0, "id, reason, by and at"},
+		"granted in the future":            {nil, func(g *TCBGrant) { g.At = g.At.Add(clockSlack + time.Second) }, 0, "at: "},
+		"an end before its grant":          {nil, func(g *TCBGrant) { g.Until = g.At }, 0, "until: it may last at most 14 days"},
+		"longer than the trust file":       {nil, func(g *TCBGrant) { g.Until = g.At.Add(14*day + time.Second) }, 0, "until: it may last at most 14 days"},
+		"an advisory of another maker":     {nil, func(g *TCBGrant) { g.Advisories = append(g.Advisories, "OTHER-SA-00001") }, 0, `advisories: "OTHER-SA-00001"`},
+		"an advisory that only looks long": {nil, func(g *TCBGrant) { g.Advisories = []string{"AMD-SB-30011"} }, 0, `advisories: "AMD-SB-30011"`},
+		"no advisory at all":               {nil, func(g *TCBGrant) { g.Advisories = []string{"INTEL-SA-*"} }, 0, `advisories: "INTEL-SA-*"`},
+	} {
+		limits, now := operatorLimits(), tcbNow().Add(c.later)
+		if c.limits != nil {
+			c.limits(&limits)
+		}
+		g := operatorGrant("e1")
+		if c.edit != nil {
+			c.edit(&g)
+		}
+		err := limits.Check(g, now)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+		machine := TCB{Status: g.Status, Advisories: g.Advisories, FMSPC: "b0c06f000000"}
+		p := TCBPolicy{OperatorExceptions: limits, Granted: []TCBGrant{g}}
+		if got := AppraiseTCB(p, machine, now).Allowed; got != (c.want == "") {
+			t.Errorf("%s: the machine is allowed: %t", name, got)
+		}
+		if got := p.ToleratedUntil(machine, now); got.Equal(g.Until) != (c.want == "") {
+			t.Errorf("%s: the machine is tolerated until %s", name, got)
+		}
+	}
+}
+
+// TestOPS12_TheLedgerFollowsTheRecordsOfOperators: each change of the exceptions in force gets an
+// entry with its operator, and a record that says nothing more is spent.
+func TestOPS12_TheLedgerFollowsTheRecordsOfOperators(t *testing.T) {
+	edited := func(edit func(*TCBGrant)) []TCBGrant { return []TCBGrant{operatorGrant("e1", edit)} }
+	late := operatorGrant("e1").Until
+	const granted = "grant e1 by ann"
+	for name, c := range map[string]struct {
+		asked  []TCBGrant
+		limits TCBLimits
+		now    time.Time
+		want   string
+		force  int
+		spent  []string
+	}{
+		"unchanged":              {edited(func(*TCBGrant) {}), operatorLimits(), tcbNow(), granted, 1, nil},
+		"removed":                {nil, operatorLimits(), tcbNow(), granted + "; revoke e1 by " + unknownOperator, 0, nil},
+		"revoked":                {edited(func(g *TCBGrant) { g.RevokedBy = "bob" }), operatorLimits(), tcbNow(), granted + "; revoke e1 by bob", 0, []string{"e1"}},
+		"ended":                  {edited(func(*TCBGrant) {}), operatorLimits(), late, granted + "; end e1 by ann", 0, []string{"e1"}},
+		"changed within limits":  {edited(func(g *TCBGrant) { g.Reason = "another" }), operatorLimits(), tcbNow(), granted + "; revoke e1 by " + unknownOperator + "; " + granted, 1, nil},
+		"changed beyond limits":  {edited(func(g *TCBGrant) { g.Status = "Revoked" }), operatorLimits(), tcbNow(), granted + "; revoke e1 by " + unknownOperator, 0, nil},
+		"refused by trust file":  {edited(func(*TCBGrant) {}), TCBLimits{}, tcbNow(), granted + "; revoke e1 by " + unknownOperator, 0, nil},
+		"another one in its way": {append(edited(func(*TCBGrant) {}), operatorGrant("e0")), operatorLimits(), tcbNow(), granted + "; grant e0 by ann", 2, nil},
+		"another one, revoked":   {append(edited(func(*TCBGrant) {}), operatorGrant("e0", func(g *TCBGrant) { g.RevokedBy = "bob" })), operatorLimits(), tcbNow(), granted, 1, []string{"e0"}},
+		"another one, too long":  {append(edited(func(*TCBGrant) {}), operatorGrant("e0", func(g *TCBGrant) { g.Until = time.Time{} })), operatorLimits(), tcbNow(), granted, 1, nil},
+	} {
+		first, spent := TCBLedger{}.Fold(edited(func(*TCBGrant) {}), operatorLimits(), tcbNow(), "coordinator-0")
+		if len(spent) != 0 {
+			t.Fatalf("%s: a fresh record is spent: %v", name, spent)
+		}
+		l, spent := first.Fold(c.asked, c.limits, c.now, "coordinator-1")
+		var got []string
+		for _, e := range l.Entries {
+			got = append(got, e.What+" "+e.ID+" by "+e.By)
+		}
+		if strings.Join(got, "; ") != c.want || !slices.Equal(spent, c.spent) {
+			t.Errorf("%s: entries %q, spent %v; want %q, %v", name, got, spent, c.want, c.spent)
+		}
+		if in := l.InForce(c.asked); len(in) != c.force || len(l.Granted) != c.force {
+			t.Errorf("%s: in force %v, granted %v, want %d of each", name, in, l.Granted, c.force)
+		}
+		if err := l.Verify(); err != nil || len(first.Granted) != 1 || first.Entries[0].Leader != "coordinator-0" {
+			t.Errorf("%s: %v; the ledger before is %+v", name, err, first)
+		}
+		if last := l.Entries[len(l.Entries)-1]; !last.At.Equal(c.now) || len(l.Entries) > 1 && last.Leader != "coordinator-1" {
+			t.Errorf("%s: the last entry is %+v", name, last)
+		}
+	}
+}
+
+func TestOPS12_AnEntrySaysWhatIsTolerated(t *testing.T) {
+	l, _ := TCBLedger{}.Fold([]TCBGrant{operatorGrant("e1"), operatorGrant("e2", func(g *TCBGrant) { g.FMSPC = "" })}, operatorLimits(), tcbNow(), "coordinator-0")
+	for i, want := range []string{
+		"OutOfDate [INTEL-SA-01397], family b0c06f000000, until 2026-06-11T00:00:00Z: firmware comes on Friday",
+		"OutOfDate [INTEL-SA-01397], family any, until 2026-06-11T00:00:00Z: firmware comes on Friday",
+	} {
+		if got := l.Entries[i].Text; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// TestOPS12_TheOverviewShowsExceptionsWithoutEffect: each with its problem.
+func TestOPS12_TheOverviewShowsExceptionsWithoutEffect(t *testing.T) {
+	var asked []TCBGrant
+	for i := range maxTCBGrants {
+		asked = append(asked, operatorGrant(fmt.Sprintf("e%02d", i)))
+	}
+	l, _ := TCBLedger{}.Fold(asked, operatorLimits(), tcbNow(), "coordinator-0")
+	surplus, ended := operatorGrant("eZZ"), operatorGrant("ended", func(g *TCBGrant) { g.At, g.Until = tcbNow().Add(-2*time.Hour), tcbNow().Add(-time.Hour) })
+	asked = append(asked, surplus, ended)
+	l, _ = l.Fold(asked, operatorLimits(), tcbNow(), "coordinator-0")
+	o := l.Overview(asked, operatorLimits(), tcbNow())
+	if len(o.Exceptions) != maxTCBGrants+2 || len(o.Entries) != maxTCBGrants || o.ChainProblem != "" || o.Limits.MaxDays != 14 {
+		t.Fatalf("overview %+v", o)
+	}
+	for _, e := range o.Exceptions {
+		want := map[string]string{surplus.ID: "as many as there may be", ended.ID: "it ended on"}[e.ID]
+		if (e.Problem == "") != (want == "") || !strings.Contains(e.Problem, want) {
+			t.Errorf("%s: problem %q, want %q", e.ID, e.Problem, want)
+		}
+	}
+	l.Head = "edited"
+	if o = l.Overview(nil, operatorLimits(), tcbNow()); !strings.Contains(o.ChainProblem, string(CodeAuditChainBroken)) || o.Exceptions == nil || o.Collateral == nil {
+		t.Errorf("an edited ledger: %+v", o)
+	}
+}
+
+// TestATT05_ALoweringPermitsNamedNumbersUntilTheNewerDocumentsEnd: the watermark itself stays.
+func TestATT05_ALoweringPermitsNamedNumbersUntilTheNewerDocumentsEnd(t *testing.T) {
+	day, now := 24*time.Hour, tcbNow()
+	mark := CollateralWatermark{FMSPC: "00806f050000", TCBEvaluation: 20, QEEvaluation: 18, TCBUntil: now.Add(20 * day), QEUntil: now.Add(25 * day), IssuedAt: now}
+	for name, c := range map[string]struct {
+		mark  func(*CollateralWatermark)
+		asked func(*CollateralLowering)
+		until time.Time
+		want  string // the error; "": it is done
+	}{
+		"both":                           {nil, nil, now.Add(25 * day), ""},
+		"only the TCB":                   {nil, func(l *CollateralLowering) { l.QEEvaluation = 18 }, now.Add(25 * day), ""},
+		"only the QE":                    {nil, func(l *CollateralLowering) { l.TCBEvaluation = 20 }, now.Add(25 * day), ""},
+		"documents that last for longer": {func(m *CollateralWatermark) { m.QEUntil = now.Add(40 * day) }, nil, now.Add(maxPermit), ""},
+		"a document without an end":      {func(m *CollateralWatermark) { m.TCBUntil = time.Time{} }, nil, now.Add(maxPermit), ""},
+		"a document that ended":          {func(m *CollateralWatermark) { m.QEUntil = now }, nil, now.Add(maxPermit), ""},
+		"another family":                 {nil, func(l *CollateralLowering) { l.FMSPC = "b0c06f000000" }, time.Time{}, "fmspc, reason and by"},
+		"no reason":                      {nil, func(l *CollateralLowering) { l.Reason = "" }, time.Time{}, "fmspc, reason and by"},
+		"no operator":                    {nil, func(l *CollateralLowering) { l.By = "" }, time.Time{}, "fmspc, reason and by"},
+		"no number of the TCB":           {nil, func(l *CollateralLowering) { l.TCBEvaluation = 0 }, time.Time{}, "must name the lowest"},
+		"no number of the QE":            {nil, func(l *CollateralLowering) { l.QEEvaluation = 0 }, time.Time{}, "must name the lowest"},
+		"no lower number":                {nil, func(l *CollateralLowering) { l.TCBEvaluation, l.QEEvaluation = 20, 18 }, time.Time{}, "20 and 18 are not below the present ones, 20 and 18"},
+	} {
+		m, l := mark, CollateralLowering{FMSPC: mark.FMSPC, TCBEvaluation: 19, QEEvaluation: 17, Reason: "the cache was put back", By: "ann", At: now}
+		if c.mark != nil {
+			c.mark(&m)
+		}
+		if c.asked != nil {
+			c.asked(&l)
+		}
+		want := m
+		if c.want == "" {
+			want.Permit = CollateralPermit{TCBEvaluation: l.TCBEvaluation, QEEvaluation: l.QEEvaluation, Until: c.until}
+		}
+		got, err := m.Lowered(l, now)
+		if !got.Equal(want) || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %+v, %v; want %+v, %q", name, got, err, want, c.want)
+		}
+	}
+}
+
+// TestATT05_TheLaterPermitSurvivesAWatermark: whichever of both carries it.
+func TestATT05_TheLaterPermitSurvivesAWatermark(t *testing.T) {
+	later := CollateralPermit{TCBEvaluation: 16, QEEvaluation: 16, Until: tcbNow().Add(time.Hour)}
+	a, b := CollateralWatermark{FMSPC: "00806f050000", TCBEvaluation: 17, Permit: later}, CollateralWatermark{FMSPC: "00806f050000", TCBEvaluation: 18}
+	b.Permit = CollateralPermit{TCBEvaluation: 15, QEEvaluation: 15, Until: tcbNow()}
+	for _, got := range []CollateralWatermark{a.Raised(b), b.Raised(a)} {
+		if got.Permit != later || got.TCBEvaluation != 18 {
+			t.Errorf("raised to %+v", got)
+		}
+	}
+}
+
+// TestATT05_TheOutlookWarnsOfTheEarlySet: only of a machine that is still up to date.
+func TestATT05_TheOutlookWarnsOfTheEarlySet(t *testing.T) {
+	replaced := tcbNow().Add(-24 * time.Hour)
+	for name, c := range map[string]struct {
+		edit func(*TCB)
+		want Outlook
+	}{
+		"out of date early":               {func(*TCB) {}, Outlook{Falls: true, At: replaced.Add(StandardAfterDays * 24 * time.Hour)}},
+		"without a signed date":           {func(t *TCB) { t.Early.ReplacedAt = time.Time{} }, Outlook{Falls: true}},
+		"of the same evaluation":          {func(t *TCB) { t.Early.EvaluationNumber = 17 }, Outlook{Falls: true, At: replaced.Add(StandardAfterDays * 24 * time.Hour)}},
+		"up to date early too":            {func(t *TCB) { t.Early.Status = "UpToDate" }, Outlook{}},
+		"no early set":                    {func(t *TCB) { t.Early.Status = "" }, Outlook{}},
+		"an early set that is older":      {func(t *TCB) { t.Early.EvaluationNumber = 16 }, Outlook{}},
+		"out of date by the standard set": {func(t *TCB) { t.Status = "OutOfDate" }, Outlook{}},
+	} {
+		tcb := TCB{Status: "UpToDate", EvaluationNumber: 17}
+		tcb.Early.Status, tcb.Early.EvaluationNumber, tcb.Early.ReplacedAt = "OutOfDate", 18, replaced
+		c.edit(&tcb)
+		if got := tcb.Outlook(); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+		s := MachineStatus("coordinator-0", "i-0", tcb, TCBPolicy{}, tcbNow())
+		if s.State != StateAdmitted || s.TCBStatus != tcb.Status || s.TCBFalls != c.want.Falls || !s.TCBFallsAt.Equal(c.want.At) || !s.AttestedAt.Equal(tcbNow()) {
+			t.Errorf("%s: the coordinator's line is %+v", name, s)
 		}
 	}
 }
