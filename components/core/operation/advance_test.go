@@ -402,3 +402,43 @@ func TestR60_TheFirstRecordOfAStep(t *testing.T) {
 		}
 	}
 }
+
+// TestR80_ADrainThatAHookHoldsNamesTheWayOut: the one command that ends the hold of this step.
+func TestR80_ADrainThatAHookHoldsNamesTheWayOut(t *testing.T) {
+	for want, c := range map[string]struct {
+		kind Kind
+		edit func(*Operation, *Facts)
+	}{
+		"complete the hook, or pause the group or change the spec to call it off": {Update, func(*Operation, *Facts) {}},
+		"its member was told to leave its set, so it is not called off":           {Replace, func(op *Operation, _ *Facts) { op.Set.Leaves = true }},
+		"half of the change is there, so it is not called off":                    {Update, func(op *Operation, _ *Facts) { op.Call.Applied = []Part{PartResources} }},
+		"cadre instance undrain db-1":                                             {Drain, func(*Operation, *Facts) {}},
+		"cadre group delete db --cancel":                                          {Delete, func(_ *Operation, f *Facts) { f.Ending = true }},
+		"cadre freeze db":                                                         {Restart, func(op *Operation, _ *Facts) { op.Actor = ActorHealing }},
+		"complete the hook, or call it off with cadre freeze db":                  {Restart, func(op *Operation, _ *Facts) { op.Actor, op.Before.Unavailable = ActorOperator, true }},
+		"complete the hook, or call it off with cadre instance protect db-1":      {Restart, func(op *Operation, _ *Facts) { op.Actor = ActorOperator }},
+	} {
+		op, now := to(t, c.kind, Draining)
+		f := quiet(now)
+		f.Steps = answer(VerbDrain, StepHeld)
+		f.Steps[0].Message = "a backup runs"
+		c.edit(&op, &f)
+		op, _ = step(t, op, f, now, Draining)
+		if !strings.HasPrefix(op.Reason, "held by a hook: a backup runs; ") || !strings.HasSuffix(op.Reason, want) {
+			t.Errorf("%s: %q, want %q", c.kind, op.Reason, want)
+		}
+	}
+}
+
+// TestR82_AnUnwantedStepIsCalledOffAlthoughItsBootIsGone: no Boot is left to answer, and the step would otherwise go on.
+func TestR82_AnUnwantedStepIsCalledOffAlthoughItsBootIsGone(t *testing.T) {
+	for unwanted, want := range map[string]Phase{"": Drained, "the spec moved on": Aborted} {
+		op, now := to(t, Update, Draining)
+		f := quiet(now)
+		f.Gone, f.Unwanted = true, unwanted
+		op, _ = step(t, op, f, now, want)
+		if want == Aborted && (op.Failure.Cause != CauseUnwanted || op.Reason != unwanted) {
+			t.Errorf("called off by %s: %q", op.Failure.Cause, op.Reason)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -93,4 +94,25 @@ func TestAReplacedCVMThatShowsAgainIsNotTheNewOne(t *testing.T) {
 	if op.CVM.VMUUID != "" {
 		t.Errorf("takes %s for the new one", op.CVM.VMUUID)
 	}
+}
+
+// TestAFormerCVMIsNotAdopted: a call to make a CVM had no effect, and the former CVM of the Slot shows again. The step
+// waits until an operator deletes the former CVM.
+func TestAFormerCVMIsNotAdopted(t *testing.T) {
+	op, now := to(t, Create, Acting)
+	f := quiet(now)
+	f.Platform, f.Admission = nil, nil
+	f.Call = &CallResult{Number: 1, Outcome: OutcomeNotMade, Message: "another leader"}
+	op, _ = step(t, op, f, now, Acting)
+	later := now.Add(time.Minute)
+	back := quiet(later)
+	back.Platform.Former, back.Admission = true, nil
+	op, effects := step(t, op, back, later, Acting)
+	wantNoEffects(t, effects)
+	if op.CVM.VMUUID != "" || !strings.Contains(op.Reason, "delete it there") {
+		t.Errorf("takes %q for the new CVM: %s", op.CVM.VMUUID, op.Reason)
+	}
+	back.Platform = nil
+	_, effects = step(t, op, back, later, Acting)
+	wantCall(t, effects, Create, 2)
 }

@@ -486,3 +486,40 @@ func TestR112_AStoppedCVMIsStartedAfterItsUpdate(t *testing.T) {
 	f.Platform.Running, f.Platform.Stopped, f.ObservedAt = false, true, now.Add(f.Limits.Settle)
 	step(t, op, f, f.ObservedAt, Booting) // the CVM booted, and stopped automatically
 }
+
+// TestR66_AnAcceptedChangeThatDoesNotShowIsShownAsUndecided: the next change waits for as long as the first one is
+// not seen, and the operator learns how to decide.
+func TestR66_AnAcceptedChangeThatDoesNotShowIsShownAsUndecided(t *testing.T) {
+	op, now := to(t, Update, Drained)
+	f := reshaped(now)
+	op, _ = step(t, op, f, now, Acting)
+	f.Call = &CallResult{Number: 1, Outcome: OutcomeDone}
+	op, _ = step(t, op, f, now, Acting)
+	f.Call = nil
+	for after, undecided := range map[time.Duration]bool{limits.Unknown - time.Second: false, limits.Unknown: true} {
+		f.ObservedAt = now.Add(after)
+		next, effects := step(t, op, f, now.Add(after), Acting)
+		wantNoEffects(t, effects)
+		if got := strings.Contains(next.Reason, "cadre operation mark-succeeded|mark-failed op"); got != undecided {
+			t.Errorf("after %s: %q", after, next.Reason)
+		}
+	}
+}
+
+// TestAChangeThatIsThereAlreadyIsNotCalled: the platform changed the image together with the size and did not say so.
+// The step has no change left, and waits for the boot.
+func TestAChangeThatIsThereAlreadyIsNotCalled(t *testing.T) {
+	op, now := to(t, Update, Drained)
+	f := reshaped(now)
+	op, _ = step(t, op, f, now, Acting)
+	f.Call = &CallResult{Number: 1, Outcome: OutcomeDone}
+	op, _ = step(t, op, f, now.Add(time.Second), Acting)
+	f.Call, f.Platform.Shape = nil, f.WantedShape
+	op, _ = step(t, op, f, now.Add(2*time.Second), Drained)
+	at := now.Add(3 * time.Second)
+	op, effects := step(t, op, f, at, Booting)
+	wantNoEffects(t, effects)
+	if op.Call.Number != 1 || !op.Times.HealthyBy.Equal(at.Add(limits.Healthy)) {
+		t.Errorf("%d calls, and the boot is due by %s", op.Call.Number, op.Times.HealthyBy)
+	}
+}

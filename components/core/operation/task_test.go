@@ -60,3 +60,21 @@ func TestATaskThatFailedEndsTheStepAtOnce(t *testing.T) {
 	f.Task = &Task{Correlation: "op-0", Failed: "no room"}
 	step(t, op, f, now.Add(2*time.Second), Booting)
 }
+
+// TestATaskThatFailedBetweenTwoChangesEndsTheStep: the platform accepted the first change and reports
+// that it failed, so no later change is called.
+func TestATaskThatFailedBetweenTwoChangesEndsTheStep(t *testing.T) {
+	op, now := to(t, Update, Drained)
+	f := reshaped(now)
+	op, _ = step(t, op, f, now, Acting)
+	f.Call = &CallResult{Number: 1, Outcome: OutcomeDone, Correlation: "op-1"}
+	op, _ = step(t, op, f, now.Add(time.Second), Acting)
+	f.Call, f.Task = nil, &Task{Correlation: "op-0", Failed: "of another call"}
+	op, _ = step(t, op, f, now.Add(2*time.Second), Acting)
+	f.Task = &Task{Correlation: "op-1", Failed: "no host has the size"}
+	op, effects := step(t, op, f, now.Add(3*time.Second), Failed)
+	wantNoEffects(t, effects)
+	if op.Failure.Cause != CauseTask || !strings.Contains(op.Reason, "no host has the size") || op.Call.Number != 1 {
+		t.Errorf("ended with %s after %d calls: %s", op.Failure.Cause, op.Call.Number, op.Reason)
+	}
+}
