@@ -126,7 +126,7 @@ func adoption() AdoptionFacts {
 		Spec: s, Record: group.SlotRecord{Group: "db", Slot: "db-1", Ordinal: 1, PlatformName: "c-db-1", VIP: "127.50.1.2"}, AppID: s.AppID,
 		Instance: &Instance{VMUUID: "vm-1", InstanceID: "i-1", AppID: s.AppID, Status: "running"}, Proof: &proof,
 		Images: policy.ImagePolicy{Images: map[string][]policy.Measurement{s.Template.OSImage: {m}}, KeyProviderName: "kms", KeyProviderID: "ab"},
-		VIPs:   map[string]string{"web-0": "127.50.1.1", "db-0": "127.50.4.1"},
+		VIPs:   map[string]string{"web-0": "127.50.1.1", "db-0": "127.50.4.1", "db-1": "127.50.4.2", "db-2": "none"},
 	}
 }
 

@@ -141,3 +141,33 @@ func TestR112_WhoIsLostBeforeItsUpdateIsMadeAgainAtWhatTheOthersRun(t *testing.T
 		}
 	}
 }
+
+// TestR118_ANewCVMThatIsNeverAdmittedIsLeftToAPerson: its replacement was the last attempt, and a second one would
+// delete another disk. A Slot whose CVM is gone gets one more.
+func TestR118_ANewCVMThatIsNeverAdmittedIsLeftToAPerson(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(f *fixture)
+		want bool
+	}{
+		"never admitted":             {func(*fixture) {}, true},
+		"admitted":                   {func(f *fixture) { f.obs.Slots[1].Admission = newFixture(3, "none").obs.Slots[1].Admission }, false},
+		"it was restarted meanwhile": {func(f *fixture) { f.rec.Slots[1].Heals.LastKind = string(operation.Restart) }, false},
+		"its CVM is gone": {func(f *fixture) {
+			f.rec.Slots[1] = f.rec.Slots[1].Unbound("replaced", f.now)
+			f.obs.Slots[1].Instance = nil
+		}, false},
+		"healing is off": {func(f *fixture) { f.spec.AutoHealing = nil }, false},
+	} {
+		f := heals3(&group.Heals{Attempts: 1, Replacements: 1, LastKind: string(operation.Replace), LastAt: epoch})
+		f.obs.Slots[1].Admission, f.obs.Slots[1].Report = nil, nil
+		f.rec.Slots[1].AvailableSince, f.rec.Slots[1].UnavailableSince = time.Time{}, f.now.Add(-time.Hour)
+		c.edit(f)
+		p := f.plan()
+		named := slices.ContainsFunc(p.Status.Conditions, func(c group.Condition) bool {
+			return c.Type == ConditionQuarantined && strings.Contains(c.Message, "db-1")
+		})
+		if got := p.Status.Instances[1].State == group.SlotQuarantined; got != c.want || named != c.want {
+			t.Errorf("%s: %s, and a condition names it: %t", name, p.Status.Instances[1].State, named)
+		}
+	}
+}

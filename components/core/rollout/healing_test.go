@@ -443,3 +443,41 @@ func TestR113_WhoWaitsToBeListedIsNotDown(t *testing.T) {
 		t.Errorf("%s waits, down since %s; listed, down since %s", waits.Slot, waits.DownSince, down.DownSince)
 	}
 }
+
+// TestR112_ASilentCVMWhoseNewBootIsRefusedIsNotRestarted: another start gives the same refusal. Only a proven refusal
+// of this CVM, in this outage, counts, and only for as long as the refusal is recent.
+func TestR112_ASilentCVMWhoseNewBootIsRefusedIsNotRestarted(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit     func(f *fixture, r *policy.Refusal)
+		restarts bool
+	}{
+		"refused a moment ago":       {func(*fixture, *policy.Refusal) {}, false},
+		"refused by an unproven one": {func(_ *fixture, r *policy.Refusal) { r.Proven = false }, true},
+		"another CVM was refused":    {func(_ *fixture, r *policy.Refusal) { r.InstanceID = "i-other" }, true},
+		"the admitted Boot itself":   {func(f *fixture, r *policy.Refusal) { r.BootID = f.obs.Slots[1].Admission.BootID }, true},
+		"before this outage":         {func(f *fixture, r *policy.Refusal) { r.At = f.rec.Slots[1].UnavailableSince.Add(-time.Second) }, true},
+		"as long ago as a loss takes": {func(f *fixture, r *policy.Refusal) {
+			r.At = f.now.Add(-f.t.LostAfter)
+		}, true},
+	} {
+		f := heals(3, "none").silent(1, epoch)
+		r := &policy.Refusal{Slot: "db-1", BootID: "boot-next", InstanceID: "i-db-1", Code: policy.CodeTCBOutOfDate, Proven: true, At: f.now.Add(-time.Second)}
+		c.edit(f, r)
+		f.obs.Slots[1].Refusal = r
+		got := hasAction(f.plan(), "db-1")
+		if got != c.restarts {
+			t.Errorf("%s: a restart is planned: %t\n%s", name, got, describe(f.plan()))
+		}
+	}
+}
+
+// TestR112_ACVMThatIsStartingIsLeftAlone, however long its agent is silent.
+func TestR112_ACVMThatIsStartingIsLeftAlone(t *testing.T) {
+	for status, planned := range map[string]bool{"running": true, "starting": false, "": false, "stopped": true} {
+		f := heals(3, "none").silent(1, epoch)
+		f.obs.Slots[1].Instance.Status = status
+		if got := hasAction(f.plan(), "db-1"); got != planned {
+			t.Errorf("%q: a repair is planned: %t\n%s", status, got, describe(f.plan()))
+		}
+	}
+}

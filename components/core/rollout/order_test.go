@@ -500,3 +500,36 @@ func TestR52_ACatchUpThatIsNotKnownMakesNoMemberBroken(t *testing.T) {
 		}
 	}
 }
+
+// TestR103_ARequestByNamePassesTheHoldsOfTheRollout that concern its order and its consent. The holds that protect
+// other members stay.
+func TestR103_ARequestByNamePassesTheHoldsOfTheRollout(t *testing.T) {
+	for predicate, c := range map[string]struct {
+		edit func(f *fixture)
+		// slot that the hold is about, and whether the request passes it
+		slot   string
+		passes bool
+	}{
+		HoldOpportunistic:       {func(f *fixture) { f.spec.UpdatePolicy.Type = group.Opportunistic }, "db-1", true},
+		HoldPaused:              {func(f *fixture) { f.obs.Pause = &Override{} }, "db-1", true},
+		HoldActionNotAllowed:    {func(f *fixture) { f.spec.UpdatePolicy.MostDisruptiveAllowedAction = group.ActionRefresh }, "db-1", true},
+		HoldLeaderNeedsApproval: {func(f *fixture) { f.spec.UpdatePolicy.Leader = group.LeaderAsk; f.at(1, "B").at(2, "B") }, "db-0", true},
+		HoldStepDelay: {func(f *fixture) {
+			f.spec.UpdatePolicy.StepDelay = group.Duration(time.Hour)
+			f.at(2, "B").op(2, operation.Done, nil)
+		}, "db-1", true},
+		HoldMaxUnavailable: {func(f *fixture) { f.sick(2) }, "db-1", false},
+		HoldMayDisrupt:     {func(f *fixture) { f.obs.Slots[1].Report.MayDisrupt = false }, "db-1", false},
+	} {
+		f := newFixture(3, "patroni").recorded().want("B").rolling()
+		c.edit(f)
+		wantHeld(t, f.plan(), c.slot, predicate)
+		a := actionOf(t, f.asksFor(RequestUpdate, c.slot, "q").plan(), c.slot)
+		if a.Actor != operation.ActorOperator || heldBy(a, predicate) == c.passes {
+			t.Errorf("%s: a step of %s on request is held by %v", predicate, a.Actor, holdNames(a))
+		}
+		if PassedByName(predicate) != c.passes {
+			t.Errorf("clients are told that a request passes %s: %t", predicate, !c.passes)
+		}
+	}
+}

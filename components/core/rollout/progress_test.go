@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -579,5 +580,57 @@ func TestARolloutNamesTheCallerOfTheSpecThatBeganIt(t *testing.T) {
 	p = f.plan()
 	if r, old := p.Rollout, p.Superseded; r.By != "bob" || r.Request != "apply-2" || old == nil || old.By != "ann" {
 		t.Errorf("the next one by %q, request %q, before %+v; want bob, apply-2, before ann", r.By, r.Request, old)
+	}
+}
+
+// TestR90_TheNewestFailedRevisionsAreKept: the list is bounded, and the oldest one is forgotten.
+func TestR90_TheNewestFailedRevisionsAreKept(t *testing.T) {
+	f := newFixture(3, "none").want("B").rolling().sick(2)
+	f.op(2, operation.Failed, func(op *operation.Operation) { op.Failure.Cause = operation.CauseBootError })
+	for i := range keptFailures {
+		f.rec.Status.FailedRevisions = append(f.rec.Status.FailedRevisions, fmt.Sprint("earlier-", i))
+	}
+	p := f.plan()
+	if got := p.Status.FailedRevisions; len(got) != keptFailures || got[0] != "earlier-1" || got[keptFailures-1] != p.Target {
+		t.Errorf("failed revisions %v", got)
+	}
+}
+
+// TestR89_ACVMThatDoesNotBootAtTheTargetFailsTheRollout, also where no step of the rollout moved it there.
+func TestR89_ACVMThatDoesNotBootAtTheTargetFailsTheRollout(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit  func(f *fixture)
+		fails bool
+	}{
+		"never available at the target": {func(*fixture) {}, true},
+		"available there before":        {func(f *fixture) { f.rec.Slots[1].WasAvailableAt = f.spec.Revision() }, false},
+		"still at work":                 {func(f *fixture) { f.obs.Slots[1].Instance.InProgress = true }, false},
+		"at another revision":           {func(f *fixture) { f.at(1, "A") }, false},
+	} {
+		f := newFixture(3, "none").want("B").rolling().at(1, "B").stopped(1)
+		f.rec.Slots[1].WasAvailableAt, f.obs.Slots[1].Instance.BootError = revisionOf(f.spec, "A"), "no such image"
+		c.edit(f)
+		p := f.plan()
+		if (p.Rollout.State == operation.FailedState) != c.fails || c.fails && !strings.Contains(p.Rollout.Reason, "never available at the target: no such image") {
+			t.Errorf("%s: %s, %s", name, p.Rollout.State, p.Rollout.Reason)
+		}
+	}
+}
+
+// TestR96_ADelayBeginsNowIfTheLastStepEndedInTheFuture: the clock of the leader before was ahead.
+func TestR96_ADelayBeginsNowIfTheLastStepEndedInTheFuture(t *testing.T) {
+	const delay = 10 * time.Minute
+	for ago, want := range map[time.Duration]time.Duration{-time.Hour: delay, 0: delay, 4 * time.Minute: 6 * time.Minute, delay: 0} {
+		f := newFixture(3, "none").want("B")
+		f.spec.UpdatePolicy.StepDelay = group.Duration(delay)
+		f.rolling().at(2, "B").op(2, operation.Done, func(op *operation.Operation) { op.Times.Ended = f.now.Add(-ago) })
+		if slot, until := seenBy(f).findDelay(); slot != "db-2" || !until.Equal(f.now.Add(want)) {
+			t.Errorf("ended %s ago: waits after %s for %s, want %s", ago, slot, until.Sub(f.now), want)
+		}
+		if want == 0 {
+			wantExecutes(t, f.plan(), "UPDATE db-1")
+			continue
+		}
+		wantHeld(t, f.plan(), "db-1", HoldStepDelay)
 	}
 }

@@ -443,3 +443,36 @@ func TestR18_TheOnlyMemberWaitsForNoLeader(t *testing.T) {
 		}
 	}
 }
+
+// TestR46_MembersThatVoteUnderAnEarlierWorkloadKeepTheirMajority: the spec names a workload without votes now, while
+// the running members still vote among themselves.
+func TestR46_MembersThatVoteUnderAnEarlierWorkloadKeepTheirMajority(t *testing.T) {
+	former := func(n int) *fixture {
+		f := newFixture(n, "consul")
+		f.spec.Workload = group.Workload{Kind: "none"}
+		return f.rolling()
+	}
+	f := former(4)
+	f.spec.Replicas = 3
+	wantHeld(t, f.plan(), "db-3", HoldVoterScaleIn)
+	for name, c := range map[string]struct {
+		edit func(f *fixture)
+		held string
+	}{
+		"two others are healthy": {func(*fixture) {}, ""},
+		"one other lags":         {func(f *fixture) { f.lagging(2, 10) }, HoldQuorum},
+		"members do not agree":   {func(f *fixture) { f.obs.Slots[2].Report.Voters = []string{"db-2"} }, HoldQuorumUnknown},
+		"no member tells of them": {func(f *fixture) {
+			f.obs.Slots[0].Report.Voters = nil
+			f.obs.Slots[1].Report.Voters = nil
+			f.obs.Slots[2].Report.Voters = nil
+		}, HoldQuorumUnknown},
+	} {
+		f := former(3)
+		c.edit(f)
+		a := actionOf(t, f.asksFor(RequestReplace, "db-1", "q").plan(), "db-1")
+		if a.Kind != operation.Replace || c.held != "" && !heldBy(a, c.held) || c.held == "" && (heldBy(a, HoldQuorum) || heldBy(a, HoldQuorumUnknown)) {
+			t.Errorf("%s: %s is held by %v, want %q", name, a.Kind, holdNames(a), c.held)
+		}
+	}
+}

@@ -429,3 +429,22 @@ func TestWhatAStepIsCalled(t *testing.T) {
 		}
 	}
 }
+
+// TestR11_AnIncompletePassNamesTheSourceThatDidNotAnswer, and no step begins.
+func TestR11_AnIncompletePassNamesTheSourceThatDidNotAnswer(t *testing.T) {
+	for want, edit := range map[string]func(o *Observation){
+		"slots/db/db-1 cannot be read": func(o *Observation) { o.Records = Source{Silent: "slots/db/db-1 cannot be read"} },
+		"a record cannot be read":      func(o *Observation) { o.Records, o.Platform = Source{}, Source{} },
+		"429":                          func(o *Observation) { o.Platform = Source{Silent: "429"} },
+		"the platform did not answer":  func(o *Observation) { o.Platform = Source{} },
+	} {
+		f := newFixture(3, "none").want("B").rolling()
+		edit(&f.obs)
+		p := f.plan()
+		wantExecutes(t, p)
+		wantHeld(t, p, "db-1", HoldIncomplete)
+		if got := actionOf(t, p, "db-1").Holds[0].Message; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
