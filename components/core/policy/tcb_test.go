@@ -215,6 +215,7 @@ func TestOPS12_TheTrustFileBoundsWhatOperatorsGrant(t *testing.T) {
 		"revoked":         {TCBLimits{MaxDays: 7, Statuses: []string{"Revoked"}}, "statuses"},
 		"every advisory":  {TCBLimits{MaxDays: 7, Statuses: []string{"OutOfDate"}, Advisories: []string{"*"}}, "advisories"},
 		"star in between": {TCBLimits{MaxDays: 7, Statuses: []string{"OutOfDate"}, Advisories: []string{"INTEL-*-00615"}}, "advisories"},
+		"more than fit":   {TCBLimits{MaxDays: 7, Statuses: []string{"OutOfDate"}, Advisories: slices.Repeat([]string{"INTEL-SA-00615"}, maxTCBAdvisories+1)}, "advisories has 33 entries"},
 		"no advisory":     {TCBLimits{MaxDays: 7, Statuses: []string{"OutOfDate"}, Advisories: []string{"all"}}, "advisories"},
 	} {
 		err := TCBPolicy{OperatorExceptions: c.limits}.Validate(tcbNow())

@@ -419,3 +419,26 @@ func TestR89_AStepThatFailsSaysWhatItsMemberSaidLast(t *testing.T) {
 		}
 	}
 }
+
+// TestR82_ALostCVMThatReturnsIsNotReplaced: the replacement was requested while no listing had the CVM. Once the old
+// CVM made way, a listed CVM is the new one.
+func TestR82_ALostCVMThatReturnsIsNotReplaced(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(f *fixture, op *operation.Operation)
+		off  bool
+	}{
+		"it returns":                {func(*fixture, *operation.Operation) {}, true},
+		"it is still lost":          {func(f *fixture, _ *operation.Operation) { f.obs.Slots[1].Instance = nil }, false},
+		"the request names its CVM": {func(_ *fixture, op *operation.Operation) { op.CVM.VMUUID = "vm-db-1" }, false},
+		"the old one made way":      {func(_ *fixture, op *operation.Operation) { op.Call.Applied = []operation.Part{operation.PartDelete} }, false},
+	} {
+		f := newFixture(3, "none").op(1, operation.Draining, func(op *operation.Operation) {
+			op.Kind, op.Actor, op.Rollout, op.To, op.CVM = operation.Replace, operation.ActorOperator, "", op.From, operation.CVM{InstanceID: "i-db-1"}
+		})
+		c.edit(f, &f.rec.Operations[0])
+		got := f.facts(f.rec.Operations[0]).Unwanted
+		if strings.Contains(got, "ask again to replace it") != c.off {
+			t.Errorf("%s: unwanted %q", name, got)
+		}
+	}
+}

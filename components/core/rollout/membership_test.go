@@ -652,3 +652,35 @@ func TestR48_WhoWasRefusedKeepsNoOtherOneOut(t *testing.T) {
 		}
 	}
 }
+
+// TestR49_AMemberWithItsVoteIsNotPromotedAgain while it is not ready yet.
+func TestR49_AMemberWithItsVoteIsNotPromotedAgain(t *testing.T) {
+	f := newFixture(4, "etcd")
+	f.joiner(3, "db-0", "db-1", "db-2", "db-3")
+	f.obs.Slots[0].Report.Learners = []string{"db-3"}
+	f.obs.Slots[3].Report.Liveness = LivenessAlive
+	if got := changeOf(f.plan()); got != "db-0: promote db-3" {
+		t.Errorf("change %q, want its promotion", got)
+	}
+	f.obs.Slots[0].Report.Learners = nil
+	f.votes()
+	if got := changeOf(f.plan()); got != "" {
+		t.Errorf("change %q, and it votes already", got)
+	}
+}
+
+// TestR49_ALeaderThatJoinedKeepsItsPartWhileItChangesTheSet: an agent that restarts under a leader which is not ready
+// yet must not found a set of its own.
+func TestR49_ALeaderThatJoinedKeepsItsPartWhileItChangesTheSet(t *testing.T) {
+	f := newFixture(4, "etcd").failing(0, "ready")
+	f.joiner(3)
+	given := &group.Membership{Joins: true, Set: []string{"db-0", "db-1", "db-2"}}
+	f.rec.Slots[0].Membership = given
+	p := f.plan()
+	if got := changeOf(p); got != "db-0: add db-3" {
+		t.Fatalf("change %q, want the addition", got)
+	}
+	if m := p.Slots[0].Membership; !m.Joins || len(m.Set) != 3 || given.Change != nil {
+		t.Errorf("its part is %+v, and the record that was read is %+v", m, given)
+	}
+}

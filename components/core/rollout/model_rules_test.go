@@ -411,3 +411,17 @@ func TestR11_AReportOfTheFutureIsNotFresh(t *testing.T) {
 		t.Error("clocks that differ by a second make an agent silent")
 	}
 }
+
+// TestR8_TheClockNeverStartsInTheFuture: the clock of the leader before was ahead, and the clock of the coordinator
+// that received the report is a little ahead too.
+func TestR8_TheClockNeverStartsInTheFuture(t *testing.T) {
+	for ahead, want := range map[time.Duration]time.Duration{3 * time.Second: 0, -time.Second: -2 * time.Second} {
+		f := newFixture(1, "none")
+		f.rec.Slots[0].AvailableSince = f.now.Add(time.Hour)
+		r := f.obs.Slots[0].Report
+		r.ReceivedAt, r.HealthyFor = f.now.Add(ahead), time.Second
+		if got := f.plan().Slots[0].AvailableSince; !got.Equal(f.now.Add(want)) {
+			t.Errorf("a report of %s ahead: available since %s, want %s", ahead, got.Sub(f.now), want)
+		}
+	}
+}

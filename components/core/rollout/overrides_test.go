@@ -254,3 +254,26 @@ func TestWhatIsDrainedIsNotHealedInstead(t *testing.T) {
 		t.Errorf("%s by %s, want what heals it", a.Kind, a.Actor)
 	}
 }
+
+// TestR139_ADrainEndsWithItsOverrideOrItsGroup: then nothing is to be kept out of service.
+func TestR139_ADrainEndsWithItsOverrideOrItsGroup(t *testing.T) {
+	for want, edit := range map[string]func(f *fixture){
+		"":                             func(*fixture) {},
+		"the group is being deleted":   func(f *fixture) { f.obs.Deletion = &Deletion{} },
+		"undrained, or its time ended": func(f *fixture) { f.obs.Slots[1].Drain = nil },
+	} {
+		f := newFixture(3, "none").rests(1)
+		edit(f)
+		if got := f.facts(f.rec.Operations[0]).Unwanted; got != want {
+			t.Errorf("unwanted %q, want %q", got, want)
+		}
+	}
+}
+
+// TestR139_NoDrainBeginsOfACVMThatNoListingShowed: the Slot has no CVM as far as the records say, and the platform does
+// not answer.
+func TestR139_NoDrainBeginsOfACVMThatNoListingShowed(t *testing.T) {
+	if p := newFixture(3, "none").missing(1).drains(1).blind("429").plan(); hasAction(p, "db-1") {
+		t.Errorf("%s is planned for db-1", actionOf(t, p, "db-1").Kind)
+	}
+}
