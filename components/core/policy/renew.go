@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -169,8 +170,7 @@ type verdict struct {
 // was measured. The hash commits to the compose text, which was compared then.
 func stillAllowed(a Admission, sp SlotPolicy, ip ImagePolicy) verdict {
 	hash := normalHash(a.Claims.ComposeHash)
-	for i := len(sp.Allowed) - 1; i >= 0; i-- {
-		allowed := sp.Allowed[i]
+	for _, allowed := range slices.Backward(sp.Allowed) {
 		if hash == "" || a.Revision == "" || allowed.Revision != a.Revision || normalHash(allowed.ComposeHash) != hash {
 			continue
 		}

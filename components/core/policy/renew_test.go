@@ -61,6 +61,16 @@ func TestATT32_RenewalNeedsFreshEvidenceAndTheSamePolicy(t *testing.T) {
 	}
 }
 
+// TestATT32_ABootOfTheOldestAllowedRevisionRenews: a rollout allows another Revision, and the Boot runs the old one.
+func TestATT32_ABootOfTheOldestAllowedRevisionRenews(t *testing.T) {
+	e := admissible()
+	a := e.admitted()
+	a.Revision, a.Claims.ComposeHash = "old", digits("d", 64)
+	if d := MayRenew(a, e.sp, e.ip, noon); !d.Allowed || d.Revision != "old" {
+		t.Errorf("decision %+v", d)
+	}
+}
+
 func anyWrong(list []Finding) bool {
 	for _, f := range list {
 		if f.Code != "" {

@@ -28,6 +28,27 @@ func TestR120_WhenAFleetIsDark(t *testing.T) {
 	}
 }
 
+// TestR120_WhenSilenceIsNoFailureOfSingleMembers: several agents are silent, more than one in fleetShare.
+func TestR120_WhenSilenceIsNoFailureOfSingleMembers(t *testing.T) {
+	for name, c := range map[string]struct {
+		expected, silent int
+		want             bool
+	}{
+		"one of three":          {3, 1, false},
+		"two of three":          {3, 2, true},
+		"a tenth":               {2 * fleetShare, 2, false},
+		"a little more":         {2*fleetShare - 1, 2, true},
+		"more than a tenth":     {2 * fleetShare, 3, true},
+		"one of a large fleet":  {10 * fleetShare, 1, false},
+		"none of a large fleet": {10 * fleetShare, 0, false},
+	} {
+		f := Fleet{Expected: c.expected, Heard: c.expected - c.silent}
+		if got := f.manySilent(time.Time{}); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
 // TestR120_ASplitCountsFromWhenSilenceBegan: a member that was unavailable for other reasons before is cut off like
 // the others. A member that fell silent on another day does not count.
 func TestR120_ASplitCountsFromWhenSilenceBegan(t *testing.T) {
