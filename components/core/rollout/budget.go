@@ -140,10 +140,8 @@ func (w *world) holdsOfBudget(c candidate, l look) []Hold {
 		return nil
 	case others.n > 0:
 		return []Hold{hold(HoldMaxUnavailable, "%s and %s not available", text, others.are())}
-	case limit == 0:
-		return []Hold{hold(HoldMaxUnavailable, "%s and nothing may be unavailable before an extra slot is available; to go without one: max_unavailable_fixed = 1", text)}
 	}
-	return []Hold{hold(HoldMaxUnavailable, "%s and nothing may be unavailable", text)}
+	return []Hold{hold(HoldMaxUnavailable, "%s and nothing may be unavailable before an extra slot is available; to go without one: max_unavailable_fixed = 1", text)}
 }
 
 // servesNothing reports that c's member is certainly down, or votes in a set without a majority.

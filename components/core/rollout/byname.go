@@ -69,11 +69,9 @@ func (w *world) heldAnyway(r *group.SlotRecord, q Request) bool {
 		return false
 	case RequestUpdate:
 		return failed || !w.gate(to).Allowed || !w.stepOf(r).Harsher(group.ActionRefresh)
-	case RequestReplace:
-		return !w.gate(to).Allowed && w.stepOf(r) != group.ActionNone
-	case RequestResolve, RequestRetry:
+	case RequestReplace, RequestResolve, RequestRetry: // the last two name no Slot
 	}
-	return true // these requests take no member away
+	return !w.gate(to).Allowed && w.stepOf(r) != group.ActionNone
 }
 
 // givenSince reports that the CVM of m was given other content than its last Boot proved. A new boot of that CVM

@@ -31,10 +31,6 @@ const (
 // the effect of the first repair shows within it.
 const unwellFor = time.Minute
 
-func (c condition) String() string {
-	return [...]string{"not booted", "process down", "impaired", "lost", "well"}[c]
-}
-
 // certain reports that a member in this condition certainly serves nothing.
 func (c condition) certain() bool { return c == notBooted || c == processDown }
 

@@ -34,7 +34,6 @@ func harmOf(k operation.Kind) harm {
 	case operation.Update, operation.Restart, operation.Drain:
 		return disruptive
 	case operation.Delete, operation.Replace:
-		return destructive
 	}
 	return destructive
 }

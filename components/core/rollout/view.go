@@ -45,7 +45,7 @@ func (w *world) look() view {
 	}
 	w.nameSilent()
 	for _, m := range w.everyone {
-		if slices.Contains(v.voters, m.slot) && m.report != nil && !m.stopped() && !w.unlisted(m) && w.votes(m, v.leader) {
+		if slices.Contains(v.voters, m.slot) && m.report != nil && !m.stopped() && !w.unlisted(m) && m.votes() {
 			v.healthy[m.slot] = true
 		}
 	}
@@ -153,18 +153,9 @@ func (m *member) halted() bool {
 // heardNow: m's Boot reported a moment ago, and no Operation ended that Boot.
 func (m *member) heardNow() bool { return m.speaks && !m.cut }
 
-// votes: m certainly takes part now. The application's health checks do not count here: a wrong check could hide an
-// existing quorum.
-func (w *world) votes(m *member, leader string) bool {
-	r := m.report
-	if !r.alive() || !r.MemberReady || !caughtUp(r) {
-		return false
-	}
-	if lead := w.find(leader); lead != nil && lead.report != nil && differ(r.Epoch, lead.report.Epoch) {
-		return false
-	}
-	return true
-}
+// votes: m certainly takes part now, on the term of the leader, if findLeader found a leader. The application's health
+// checks do not count here: a wrong check could hide an existing quorum.
+func (m *member) votes() bool { return m.report.alive() && m.report.MemberReady && caughtUp(m.report) }
 
 // differ compares two terms, if both are known.
 func differ(a, b uint64) bool { return a != 0 && b != 0 && a != b }
