@@ -110,3 +110,24 @@ func TestR132_ACorrectedCheckTakesARefresh(t *testing.T) {
 		}
 	}
 }
+
+// TestR132_ACVMThatWasGivenOtherContentIsNotRefreshed: its next boot may run that content, so the running Boot proves
+// too little.
+func TestR132_ACVMThatWasGivenOtherContentIsNotRefreshed(t *testing.T) {
+	for assigned, want := range map[string]group.UpdateAction{"": group.ActionRefresh, "C": group.ActionRestart} {
+		f := newFixture(3, "none")
+		f.spec.HealthChecks = []group.HealthCheck{{Name: "ready", TCP: &group.TCPCheck{Port: 80}}}
+		f.spec.Normalize()
+		settle(f).noteRevision()
+		f.spec.HealthChecks = []group.HealthCheck{{Name: "ready", TCP: &group.TCPCheck{Port: 81}}}
+		f.spec.Normalize()
+		f.noteRevision()
+		f.rolling()
+		if assigned != "" {
+			f.rec.Slots[1].Assigned = revisionOf(f.spec, assigned)
+		}
+		if got := actionOf(t, f.plan(), "db-1").Takes; got != want {
+			t.Errorf("given %q: takes %q, want %q", assigned, got, want)
+		}
+	}
+}

@@ -99,8 +99,8 @@ func TestR139_WhatADrainKeepsBackIsHeldByName(t *testing.T) {
 	gone.spec.Replicas = 2
 	wantHeld(t, gone.plan(), "db-2", HoldDrained)
 
-	for kind, want := range map[RequestKind]operation.Kind{RequestRestart: operation.Restart, RequestReplace: operation.Replace} {
-		f := newFixture(3, "none").rests(1)
+	for kind, want := range map[RequestKind]operation.Kind{RequestRestart: operation.Restart, RequestReplace: operation.Replace, RequestUpdate: operation.Update} {
+		f := newFixture(3, "none").want("B").rolling().rests(1)
 		f.obs.Requests = []Request{{ID: "q", Kind: kind, Slot: "db-1", By: "op"}}
 		p := f.plan()
 		held := false

@@ -617,6 +617,31 @@ func TestR89_ACVMThatDoesNotBootAtTheTargetFailsTheRollout(t *testing.T) {
 	}
 }
 
+// TestR96_OnlyAFinishedUpdateOfARolloutDelaysTheNext: an operator's update, a failed update and a restart do not.
+func TestR96_OnlyAFinishedUpdateOfARolloutDelaysTheNext(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit   func(op *operation.Operation)
+		delays bool
+	}{
+		"an update":             {func(*operation.Operation) {}, true},
+		"an update on request":  {func(op *operation.Operation) { op.Actor = operation.ActorOperator }, false},
+		"a cancelled update":    {func(op *operation.Operation) { op.Phase, op.Failure.Cause = operation.Aborted, operation.CausePaused }, false},
+		"a restart that heals":  {func(op *operation.Operation) { op.Kind, op.Actor = operation.Restart, operation.ActorHealing }, false},
+		"of an earlier version": {func(op *operation.Operation) { op.Actor = "" }, true},
+	} {
+		f := newFixture(3, "none").want("B")
+		f.spec.UpdatePolicy.StepDelay = group.Duration(time.Hour)
+		f.rolling().at(2, "B").op(2, operation.Done, func(op *operation.Operation) {
+			op.Actor = operation.ActorRollout
+			c.edit(op)
+		})
+		p := f.plan()
+		if heldBy(actionOf(t, p, "db-1"), HoldStepDelay) != c.delays {
+			t.Errorf("%s: db-1 is held by %v", name, holdNames(actionOf(t, p, "db-1")))
+		}
+	}
+}
+
 // TestR96_ADelayBeginsNowIfTheLastStepEndedInTheFuture: the clock of the leader before was ahead.
 func TestR96_ADelayBeginsNowIfTheLastStepEndedInTheFuture(t *testing.T) {
 	const delay = 10 * time.Minute

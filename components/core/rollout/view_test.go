@@ -448,3 +448,27 @@ func TestR11_AnIncompletePassNamesTheSourceThatDidNotAnswer(t *testing.T) {
 		}
 	}
 }
+
+// TestR125_AMemberDoesNotFollowItself: only another live member proves that a leader works.
+func TestR125_AMemberDoesNotFollowItself(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(f *fixture)
+		want bool
+	}{
+		"it names itself alone":    {func(*fixture) {}, false},
+		"another one names it":     {func(f *fixture) { f.obs.Slots[1].Report.Leader = "db-0" }, true},
+		"another one names itself": {func(f *fixture) { f.obs.Slots[1].Report.Leader = "db-1" }, false},
+		"the other one is down":    {func(f *fixture) { f.sick(1).obs.Slots[1].Report.Leader = "db-0" }, false},
+	} {
+		f := newFixture(3, "patroni")
+		for i := range f.obs.Slots {
+			f.obs.Slots[i].Report.Leader = ""
+		}
+		f.obs.Slots[0].Report.Leader = "db-0"
+		c.edit(f)
+		w := seenBy(f)
+		if got := w.followed(w.find("db-0")); got != c.want {
+			t.Errorf("%s: followed %t", name, got)
+		}
+	}
+}
