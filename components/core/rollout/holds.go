@@ -168,7 +168,7 @@ func (w *world) holdsOfCreate(c candidate, l look) []Hold {
 	var holds []Hold
 	// No member that bootstraps a set is available before a majority of them runs.
 	if w.spec.ManagementPolicy != group.Parallel && !w.founds(c.m) {
-		if before := w.predecessor(c.m, l.taken); before != nil {
+		if before := w.predecessor(c.m); before != nil {
 			holds = append(holds, hold(HoldPredecessor, "waits for %s: %s", before.slot, w.whyNot(before)))
 		}
 	}
@@ -178,17 +178,10 @@ func (w *world) holdsOfCreate(c candidate, l look) []Hold {
 	return holds
 }
 
-// predecessor is the first Slot before m that is not available, or taken in this pass. An extra Slot has no
-// predecessor: the other Slots may wait for it.
-func (w *world) predecessor(m *member, t *taken) *member {
-	if m.extra {
-		return nil
-	}
-	first := otherThan(m, w.tally.notAvailable)
-	if len(t.order) > 0 && (first == nil || t.order[0].ordinal < first.ordinal) {
-		first = t.order[0]
-	}
-	if first != nil && first.ordinal < m.ordinal && !first.terminating {
+// predecessor is the first Slot before m that is not available. An extra Slot has no predecessor: the other Slots may
+// wait for it. A pass creates before it takes an available member away.
+func (w *world) predecessor(m *member) *member {
+	if first := otherThan(m, w.tally.notAvailable); !m.extra && first != nil && first.ordinal < m.ordinal {
 		return first
 	}
 	return nil
