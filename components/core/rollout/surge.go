@@ -45,7 +45,6 @@ func (w *world) extras() []int {
 			out = append(out, n)
 		}
 	}
-	slices.Sort(out)
 	return out
 }
 

@@ -192,7 +192,7 @@ func (w *world) nextGeneration() uint64 {
 	return s.Generation + 1
 }
 
-// desired returns the group's wanted ordinals, in order: the first ordinals, and some more for the time of a rollout.
+// desired returns the group's wanted ordinals: the first ordinals, and some more for the time of a rollout.
 func (w *world) desired() []int {
 	if w.obs.Deletion != nil {
 		return nil
