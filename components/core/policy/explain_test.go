@@ -71,8 +71,12 @@ func TestExplainSaysWhatIsAllowedAndWhatToDo(t *testing.T) {
 	}
 	f := e.facts(nil)
 	f.Decisions = Decisions{}.Append("db-1", DecisionEntry{What: DecidedRefuse, Code: CodeRevisionNotAllowed, At: noon})
+	const edited = "the decisions of the slot were edited"
+	if x := Explain(f, noon); x.ChainProblem != "" || strings.Contains(strings.Join(x.Next, " "), edited) {
+		t.Errorf("a whole chain: %q, %v", x.ChainProblem, x.Next)
+	}
 	f.Decisions.Refused[0].Code = "" // edited afterwards
-	if x := Explain(f, noon); !strings.Contains(x.ChainProblem, string(CodeAuditChainBroken)) || len(x.Next) == 0 {
+	if x := Explain(f, noon); !strings.Contains(x.ChainProblem, string(CodeAuditChainBroken)) || !strings.Contains(strings.Join(x.Next, " "), edited) {
 		t.Errorf("a broken chain: %q, %v", x.ChainProblem, x.Next)
 	}
 	// The explanation carries no secret and survives a round trip through JSON.
