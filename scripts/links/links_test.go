@@ -59,7 +59,7 @@ func TestEveryLinkLeadsToASection(t *testing.T) {
 	}
 }
 
-// follow returns what is wrong with a link of a page, or "".
+// follow returns the problem of a link of a page, or "".
 func follow(root, page, link string, pages map[string]string) string {
 	path, section, _ := strings.Cut(link, "#")
 	to := page

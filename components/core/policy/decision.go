@@ -288,7 +288,7 @@ func (d Decisions) Had(bootID string) bool {
 // kept entries; "" when there is none.
 func (d Decisions) Holder() string {
 	for _, e := range slices.Backward(d.Entries) {
-		switch e.What { //nolint:exhaustive // the others leave the Slot to whoever has it
+		switch e.What { //nolint:exhaustive // the others leave the Slot to its holder
 		case DecidedAdmit:
 			return e.BootID
 		case DecidedEvict:

@@ -126,7 +126,7 @@ func TestIDN04_EvictionsOutliveAFloodOfRefusals(t *testing.T) {
 	}
 }
 
-// TestIDN04_TheHolderIsTheLastBootThatIsNotEvicted, whatever was refused since.
+// TestIDN04_TheHolderIsTheLastBootThatIsNotEvicted: later refusals change nothing.
 func TestIDN04_TheHolderIsTheLastBootThatIsNotEvicted(t *testing.T) {
 	admit := func(boot string) DecisionEntry { return DecisionEntry{What: DecidedAdmit, BootID: boot} }
 	evict := func(boot string) DecisionEntry {

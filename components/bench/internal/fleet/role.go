@@ -40,7 +40,7 @@ type fleet struct {
 	cfg      Config
 	hardware *attestsim.Cloud
 	gateway  *gateway.Gateway
-	ctx      context.Context //nolint:containedctx // of the process' role: calls boot what outlives them
+	ctx      context.Context //nolint:containedctx // of the process' role: members outlive the calls that boot them
 
 	mu      sync.Mutex
 	members map[string]*member // by platform name; guarded by mu
@@ -61,7 +61,7 @@ func Role(ctx context.Context, raw json.RawMessage) (worker.Actor, error) {
 	if err != nil {
 		return worker.Actor{}, err
 	}
-	f := &fleet{cfg: cfg, hardware: hardware, gateway: gateway.New(listener), members: map[string]*member{}} //nolint:contextcheck // what passes ends with Close
+	f := &fleet{cfg: cfg, hardware: hardware, gateway: gateway.New(listener), members: map[string]*member{}} //nolint:contextcheck // Close ends all connections
 	var end context.CancelFunc
 	f.ctx, end = context.WithCancel(context.WithoutCancel(ctx))
 	for name, addresses := range cfg.Routes {
@@ -76,7 +76,7 @@ func Role(ctx context.Context, raw json.RawMessage) (worker.Actor, error) {
 			f.gateway.Close()
 		},
 		Methods: map[string]worker.Method{
-			"boot": worker.Typed(func(_ context.Context, m cloud.Machine) (string, error) { return f.boot(m) }), //nolint:contextcheck // what it boots outlives the call
+			"boot": worker.Typed(func(_ context.Context, m cloud.Machine) (string, error) { return f.boot(m) }), //nolint:contextcheck // the booted member outlives the call
 			"states": worker.Typed(func(context.Context, Nothing) ([]State, error) {
 				all := f.list()
 				out := make([]State, 0, len(all))

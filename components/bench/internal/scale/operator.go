@@ -30,7 +30,7 @@ type operator struct {
 // operator dials coordinator n from inside the lab.
 func (c *cluster) operator(n int) (*operator, error) {
 	conn, err := grpc.NewClient("passthrough:///"+net.JoinHostPort(c.hosts[n].Addr().String(), "7444"),
-		//nolint:gosec // a client attests coordinators; this one is not what is measured
+		//nolint:gosec // a client attests coordinators; attestation is not measured here
 		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})),
 		grpc.WithContextDialer(func(ctx context.Context, address string) (conn net.Conn, err error) {
 			err = errors.Join(err, c.lab.Inside(func() error {

@@ -81,7 +81,7 @@ func outside(ctx context.Context, raw json.RawMessage) (worker.Actor, error) {
 		closeAll()
 		return worker.Actor{}, err
 	}
-	front = gateway.New(listener) //nolint:contextcheck // what passes ends with Close
+	front = gateway.New(listener) //nolint:contextcheck // Close ends all connections
 	for name, addresses := range cfg.Routes {
 		front.Route(name, addresses...)
 	}

@@ -306,7 +306,7 @@ type pace struct {
 // spread returns a random duration from d/2 to 3d/2, so that passes of all groups do not coincide
 // again.
 func spread(d time.Duration) time.Duration {
-	return d/2 + rand.N(d) //nolint:gosec // nobody gains from guessing it
+	return d/2 + rand.N(d) //nolint:gosec // an attacker gains nothing by a guess
 }
 
 // silences are the ages of an agent's last report at which its group gets a pass. From the first

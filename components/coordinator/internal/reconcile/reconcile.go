@@ -233,7 +233,7 @@ func (r *Reconciler) endOwnPast(ctx context.Context, complain func(error)) {
 
 // lead runs one loop per group until the Lease or ctx ends, and then releases the Lease. The error
 // is the panic that made this coordinator release the Lease early.
-func (r *Reconciler) lead(ctx context.Context, lease store.Lease) error { //nolint:contextcheck // what runs under the Lease dies with it; ctx ends it too
+func (r *Reconciler) lead(ctx context.Context, lease store.Lease) error { //nolint:contextcheck // work under the Lease ends with the Lease, and with ctx
 	r.log.Info("lease taken", "term", lease.Term())
 	r.cfg.Operator.Took(r.cfg.Now())
 	r.cfg.Metrics.Leads(true, lease.Term())
@@ -249,7 +249,7 @@ func (r *Reconciler) lead(ctx context.Context, lease store.Lease) error { //noli
 		<-under.Done()
 		r.cfg.Metrics.Leads(false, lease.Term()) // work that still winds up does not lead
 	})
-	crash := r.runAll(under, lease) //nolint:contextcheck // what runs under the Lease dies with it; ctx ends it too
+	crash := r.runAll(under, lease) //nolint:contextcheck // work under the Lease ends with the Lease, and with ctx
 	stop()
 	cancel()
 	raised.Wait()

@@ -41,7 +41,7 @@ func (hostPeople) user(name string) (person, bool, error) {
 		u, err = user.LookupId(name) // which takes larger numbers for smaller ones
 	}
 	if err != nil {
-		return person{}, false, nil //nolint:nilerr // not found, in whatever way
+		return person{}, false, nil //nolint:nilerr // not found, for any reason
 	}
 	p := person{home: u.HomeDir}
 	p.uid, _ = strconv.Atoi(u.Uid)

@@ -166,7 +166,7 @@ func (s *Store) unpack(img v1.Image, config *v1.ConfigFile, dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // the root directory of services, which every user enters
 		return fmt.Errorf("make root: %w", err)
 	}
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // as above, whatever the umask
+	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // as above, for any umask
 		return fmt.Errorf("make root: %w", err)
 	}
 	root, err := os.OpenRoot(dir)

@@ -93,7 +93,7 @@ func TestSandboxShowsProgramsInAClosedHome(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	home, err := os.MkdirTemp(here, "home-") //nolint:usetesting // the folder of tests is below one that is always covered
+	home, err := os.MkdirTemp(here, "home-") //nolint:usetesting // a parent of the tests' folder is always covered
 	if err != nil {
 		t.Fatal(err)
 	}
