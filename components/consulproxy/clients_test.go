@@ -50,6 +50,6 @@ func TestOfficialConsulClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	officialtest.Run(t, "npm consul", "door.mjs", "PORT="+port, "TOKEN="+tokens[0], "FOREIGN_TOKEN="+tokens[1], "GROUP="+groupName,
+	officialtest.Run(t, "npm consul", "consulproxy.mjs", "PORT="+port, "TOKEN="+tokens[0], "FOREIGN_TOKEN="+tokens[1], "GROUP="+groupName,
 		"SLOT="+b.id.Slot, "OTHER_SLOT="+other.id.Slot, "SERVICE_PORT="+strconv.Itoa(5432))
 }
