@@ -65,7 +65,7 @@ func TestTheConsulProxyRefusesCatalogWrites(t *testing.T) {
 			switch {
 			case status != http.StatusForbidden:
 				t.Errorf("%s, with the %s token: %d %s", row.name, whose, status, body)
-			case whose == "member" && !strings.HasPrefix(body, "DOOR_FORBIDDEN: "), !strings.HasPrefix(body, "DOOR_"):
+			case whose == "member" && !strings.HasPrefix(body, "CONSUL_PROXY_FORBIDDEN: "), !strings.HasPrefix(body, "CONSUL_PROXY_"):
 				t.Errorf("%s, with the %s token: the refusal does not name its sender: %s", row.name, whose, body)
 			case whose == "member" && !strings.Contains(body, row.says):
 				t.Errorf("%s: the answer has no %q: %s", row.name, row.says, body)

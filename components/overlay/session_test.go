@@ -104,8 +104,7 @@ func TestNewBootReplacesTheOldSession(t *testing.T) {
 	}
 }
 
-// A Boot that dials before the map that admits it has arrived waits at the
-// door and is let in by the map.
+// A Boot that dials before the map that admits it has arrived waits, and the map admits it.
 func TestBootAheadOfTheMap(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.node("db", "a", 1), w.node("db", "b", 2)

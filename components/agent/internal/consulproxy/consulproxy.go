@@ -33,12 +33,12 @@ const (
 
 // Codes in front of the Proxy's own answers.
 const (
-	codeNotReady      = "DOOR_NOT_READY"
-	codeNoCoordinator = "DOOR_NO_COORDINATOR"
-	codeUnsure        = "DOOR_UNSURE"
-	codeTooMany       = "DOOR_TOO_MANY"
-	codeTooLarge      = "DOOR_TOO_LARGE"
-	codeInvalid       = "DOOR_INVALID"
+	codeNotReady      = "CONSUL_PROXY_NOT_READY"
+	codeNoCoordinator = "CONSUL_PROXY_NO_COORDINATOR"
+	codeUnsure        = "CONSUL_PROXY_UNSURE"
+	codeTooMany       = "CONSUL_PROXY_TOO_MANY"
+	codeTooLarge      = "CONSUL_PROXY_TOO_LARGE"
+	codeInvalid       = "CONSUL_PROXY_INVALID"
 )
 
 // Config makes a Proxy. All fields are required.

@@ -139,7 +139,7 @@ func TestCoordinatorsComeBack(t *testing.T) {
 		}
 		began := time.Now()
 		status, text, _ := w.ask("GET", "/v1/kv/x", nil)
-		if status != 500 || !strings.Contains(text, "DOOR_NO_COORDINATOR: No cluster leader") || time.Since(began) != waitFor {
+		if status != 500 || !strings.Contains(text, "CONSUL_PROXY_NO_COORDINATOR: No cluster leader") || time.Since(began) != waitFor {
 			t.Errorf("without any: %d %q after %v", status, text, time.Since(began))
 		}
 		back := w.servers[2]
@@ -170,7 +170,7 @@ func TestDOR07_AWriteIsSentOnce(t *testing.T) {
 			return true
 		}
 		status, text, _ := w.ask("PUT", "/v1/kv/lock?acquire=0d", strings.NewReader("me"))
-		if status != 500 || !strings.HasPrefix(text, "DOOR_UNSURE: ") {
+		if status != 500 || !strings.HasPrefix(text, "CONSUL_PROXY_UNSURE: ") {
 			t.Errorf("got %d %q", status, text)
 		}
 		time.Sleep(time.Minute)
@@ -246,7 +246,7 @@ func TestACoordinatorWithoutConsul(t *testing.T) {
 		w.ask("GET", "/v1/kv/x", nil)
 		first := w.inUse()
 		without := func(rw http.ResponseWriter, _ *http.Request) bool {
-			http.Error(rw, "DOOR_CONSUL_AWAY: no Consul here", http.StatusBadGateway)
+			http.Error(rw, "CONSUL_PROXY_CONSUL_AWAY: no Consul here", http.StatusBadGateway)
 			return true
 		}
 		first.handle = without
@@ -255,7 +255,7 @@ func TestACoordinatorWithoutConsul(t *testing.T) {
 		}
 		w.inUse().handle = without
 		for _, method := range []string{"GET", "PUT"} {
-			if status, text, _ := w.ask(method, "/v1/kv/x", nil); status != 500 || !strings.HasPrefix(text, "DOOR_CONSUL_AWAY") {
+			if status, text, _ := w.ask(method, "/v1/kv/x", nil); status != 500 || !strings.HasPrefix(text, "CONSUL_PROXY_CONSUL_AWAY") {
 				t.Errorf("%s without any: %d %q", method, status, text)
 			}
 		}
@@ -280,7 +280,7 @@ func leaderless(t *testing.T, gone func(*server)) {
 	for _, s := range w.servers {
 		s.handle = func(rw http.ResponseWriter, _ *http.Request) bool {
 			if without.Load() {
-				http.Error(rw, "DOOR_UNAVAILABLE: No cluster leader", http.StatusServiceUnavailable)
+				http.Error(rw, "CONSUL_PROXY_UNAVAILABLE: No cluster leader", http.StatusServiceUnavailable)
 			}
 			return without.Load()
 		}
@@ -426,11 +426,11 @@ func TestAnAnswerBeforeTheBodysEndAnnouncesTheConnectionsEnd(t *testing.T) {
 func TestBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
-		if status, text, _ := w.ask("GET", "/v1/kv/x", nil); status != 503 || text != "DOOR_NOT_READY: this boot is not admitted yet" {
+		if status, text, _ := w.ask("GET", "/v1/kv/x", nil); status != 503 || text != "CONSUL_PROXY_NOT_READY: this boot is not admitted yet" {
 			t.Errorf("before admission: %d %q", status, text)
 		}
 		w.open()
-		if status, text, _ := w.ask("PUT", "/v1/kv/x", strings.NewReader(strings.Repeat("x", maxBody+1))); status != 413 || !strings.HasPrefix(text, "DOOR_TOO_LARGE: ") {
+		if status, text, _ := w.ask("PUT", "/v1/kv/x", strings.NewReader(strings.Repeat("x", maxBody+1))); status != 413 || !strings.HasPrefix(text, "CONSUL_PROXY_TOO_LARGE: ") {
 			t.Errorf("a body too large: %d %q", status, text)
 		}
 		unknown := struct{ io.Reader }{strings.NewReader(strings.Repeat("x", maxBody+1))}
@@ -444,7 +444,7 @@ func TestBounds(t *testing.T) {
 			t.Errorf("a head too large: %d", status)
 		}
 		w.proxy.requests.Add(maxRequests)
-		if status, text, _ := w.ask("GET", "/v1/kv/x", nil); status != 429 || !strings.HasPrefix(text, "DOOR_TOO_MANY: ") {
+		if status, text, _ := w.ask("GET", "/v1/kv/x", nil); status != 429 || !strings.HasPrefix(text, "CONSUL_PROXY_TOO_MANY: ") {
 			t.Errorf("one request more: %d %q", status, text)
 		}
 		w.proxy.requests.Add(-maxRequests)
@@ -457,7 +457,7 @@ func TestBounds(t *testing.T) {
 		synctest.Wait()
 		w.proxy.Shut("this boot lost its slot")
 		query.Wait()
-		if status, text, _ := w.ask("GET", "/v1/kv/x", nil); status != 503 || text != "DOOR_NOT_READY: this boot lost its slot" {
+		if status, text, _ := w.ask("GET", "/v1/kv/x", nil); status != 503 || text != "CONSUL_PROXY_NOT_READY: this boot lost its slot" {
 			t.Errorf("without the slot: %d %q", status, text)
 		}
 	})
@@ -481,7 +481,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if status, text, _ := w.ask("GET", "/v1/kv/x", nil); status != 429 || !strings.HasPrefix(text, "DOOR_TOO_MANY: ") {
+		if status, text, _ := w.ask("GET", "/v1/kv/x", nil); status != 429 || !strings.HasPrefix(text, "CONSUL_PROXY_TOO_MANY: ") {
 			t.Errorf("one more: %d %q", status, text)
 		}
 		cancel()

@@ -20,7 +20,7 @@ async function step(name, call) {
   }
 }
 
-// A request that the door refuses. The client (2.0.1) shows a text of fewer than 80 bytes as its message, and has a longer
+// A request that the Consul proxy refuses. The client (2.0.1) shows a text of fewer than 80 bytes as its message, and has a longer
 // one in the response alone.
 async function refused(name, code, call, text = (err) => err.response?.body) {
   let error = 'was answered';
@@ -69,11 +69,11 @@ await step('kv set with cas', async () => {
   same([await set('x'), await set('y')], [true, undefined]);
   same((await client.kv.get(`${folder}/js/a`)).Flags, 7);
 });
-await refused('kv set outside of the group', 'DOOR_FORBIDDEN', () => client.kv.set('service/other/a', 'v'));
-await refused('kv keys of a prefix of other groups as well', 'DOOR_FORBIDDEN', () => client.kv.keys(folder.slice(0, -1)));
-await refused('kv keys of all', 'DOOR_FORBIDDEN', () => client.kv.keys(''));
-await refused('kv get with dots', 'DOOR_INVALID', () => client.kv.get(`${folder}/../other/a`));
-await refused('kv get of a key that is encoded twice', 'DOOR_INVALID', () => client.kv.get(`${folder}%2Fjs%2Fa`));
+await refused('kv set outside of the group', 'CONSUL_PROXY_FORBIDDEN', () => client.kv.set('service/other/a', 'v'));
+await refused('kv keys of a prefix of other groups as well', 'CONSUL_PROXY_FORBIDDEN', () => client.kv.keys(folder.slice(0, -1)));
+await refused('kv keys of all', 'CONSUL_PROXY_FORBIDDEN', () => client.kv.keys(''));
+await refused('kv get with dots', 'CONSUL_PROXY_INVALID', () => client.kv.get(`${folder}/../other/a`));
+await refused('kv get of a key that is encoded twice', 'CONSUL_PROXY_INVALID', () => client.kv.get(`${folder}%2Fjs%2Fa`));
 
 const session = await step('session create', async () => (await client.session.create({ name: 'js', ttl: '15s', behavior: 'delete', lockdelay: '1ms' })).ID);
 await step('session info', async () => {
@@ -98,7 +98,7 @@ await step('the end of a session deletes its key', async () => {
   await client.session.destroy(session);
   same([await client.kv.get(`${folder}/js/lock`), await client.session.info(session)], [undefined, undefined]);
 });
-await refused('sessions of another node', 'DOOR_FORBIDDEN', () => client.session.node(OTHER_SLOT));
+await refused('sessions of another node', 'CONSUL_PROXY_FORBIDDEN', () => client.session.node(OTHER_SLOT));
 
 const encoded = (text) => Buffer.from(text).toString('base64');
 await step('transaction', async () => {
@@ -106,7 +106,7 @@ await step('transaction', async () => {
     { KV: { Verb: 'set', Key: `${folder}/js/t`, Value: encoded('t') } }, { KV: { Verb: 'get', Key: `${folder}/js/a` } }]);
   same([Results.length, Results[1].KV.Value], [2, encoded('x')]);
 });
-await refused('transaction outside of the group', 'DOOR_FORBIDDEN', () => client.transaction.create([{ KV: { Verb: 'set', Key: 'service/other/a', Value: '' } }]));
+await refused('transaction outside of the group', 'CONSUL_PROXY_FORBIDDEN', () => client.transaction.create([{ KV: { Verb: 'set', Key: 'service/other/a', Value: '' } }]));
 
 const own = { [SLOT]: Number(SERVICE_PORT), [OTHER_SLOT]: Number(SERVICE_PORT) };
 const ports = (entries, node, port) => Object.fromEntries(entries.map((entry) => [node(entry), port(entry)]).sort());
@@ -122,8 +122,8 @@ await step('catalog services', async () => same(Object.keys(await client.catalog
 await step('the port of the own service in the catalog', async () => same(ports(await client.catalog.service.nodes(GROUP), (e) => e.Node, (e) => e.ServicePort), own));
 await step('watch of a service', () => watched({ method: client.health.service, options: { service: GROUP, passing: true } }, (entries) => entries.length === 2, async () => {}));
 
-await refused('a request without a token', 'DOOR_TOKEN_MISSING', () => at(undefined).kv.get(`${folder}/js/a`), (err) => err.message);
-await refused('a token of another member', 'DOOR_TOKEN_FOREIGN', () => at(FOREIGN_TOKEN).kv.get(`${folder}/js/a`), (err) => err.message);
+await refused('a request without a token', 'CONSUL_PROXY_TOKEN_MISSING', () => at(undefined).kv.get(`${folder}/js/a`), (err) => err.message);
+await refused('a token of another member', 'CONSUL_PROXY_TOKEN_FOREIGN', () => at(FOREIGN_TOKEN).kv.get(`${folder}/js/a`), (err) => err.message);
 await step('status leader without a token', () => at(undefined).status.leader());
 
 for (const [name, call] of Object.entries({
@@ -148,7 +148,7 @@ for (const [name, call] of Object.entries({
   'status peers': () => client.status.peers(),
   'acl bootstrap': () => client.acl.bootstrap(),
   'acl replication': () => client.acl.replication(),
-})) await refused(name, 'DOOR_FORBIDDEN', call);
+})) await refused(name, 'CONSUL_PROXY_FORBIDDEN', call);
 
 await step('kv del', async () => same(await client.kv.del(`${folder}/js/t`), true));
 await step('kv del recurse', async () => {

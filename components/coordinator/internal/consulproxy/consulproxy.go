@@ -204,9 +204,9 @@ func (d *Proxy) checkToken(r *http.Request, c Caller, v Verdict) (string, *Refus
 		return "", nil
 	}
 	if token == "" {
-		return "", &Refusal{http.StatusForbidden, CodeTokenMissing, "the request has no token; it is in /run/mesh/consul-token"}
+		return "", &Refusal{http.StatusForbidden, CodeTokenMissing, "request has no token; see /run/mesh/consul-token"}
 	}
-	foreign := &Refusal{http.StatusForbidden, CodeTokenForeign, "the token is not this member's; read /run/mesh/consul-token"}
+	foreign := &Refusal{http.StatusForbidden, CodeTokenForeign, "not this member's token; see /run/mesh/consul-token"}
 	ctx, cancel := context.WithTimeout(r.Context(), answerLimit)
 	defer cancel()
 	owner, err := d.owners.of(ctx, token)

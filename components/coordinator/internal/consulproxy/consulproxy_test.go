@@ -306,7 +306,7 @@ func TestARequestWithoutATokenLearnsWhereItIs(t *testing.T) {
 		set        func(*http.Request)
 	}{
 		{consulproxy.CodeTokenMissing, "has no token", func(r *http.Request) { r.Header.Del("X-Consul-Token") }},
-		{consulproxy.CodeTokenForeign, "is not this member's", func(r *http.Request) { r.Header.Set("X-Consul-Token", other.token) }},
+		{consulproxy.CodeTokenForeign, "not this member's token", func(r *http.Request) { r.Header.Set("X-Consul-Token", other.token) }},
 	} {
 		got := m.ask(http.MethodGet, "/v1/kv/service/pg/leader", "", c.set)
 		if got.status != http.StatusForbidden || got.code() != c.code || !strings.Contains(got.body, c.says) || !strings.Contains(got.body, "/run/mesh/consul-token") {

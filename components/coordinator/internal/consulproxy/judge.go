@@ -16,19 +16,19 @@ import (
 // Codes of refusals; each begins the text of an answer.
 const (
 	// CodeForbidden: the request is not in the table.
-	CodeForbidden = "DOOR_FORBIDDEN"
+	CodeForbidden = "CONSUL_PROXY_FORBIDDEN"
 	// CodeInvalid: the request is in the table, and malformed.
-	CodeInvalid = "DOOR_INVALID"
+	CodeInvalid = "CONSUL_PROXY_INVALID"
 	// CodeTokenMissing: the request needs a token and has none.
-	CodeTokenMissing = "DOOR_TOKEN_MISSING"
+	CodeTokenMissing = "CONSUL_PROXY_TOKEN_MISSING"
 	// CodeTokenForeign: the token does not belong to the caller's Slot.
-	CodeTokenForeign = "DOOR_TOKEN_FOREIGN"
+	CodeTokenForeign = "CONSUL_PROXY_TOKEN_FOREIGN"
 	// CodeNotAdmitted: the caller's Boot does not hold its Slot now.
-	CodeNotAdmitted = "DOOR_NOT_ADMITTED"
+	CodeNotAdmitted = "CONSUL_PROXY_NOT_ADMITTED"
 	// CodeOverloaded: the caller, or all callers together, exceed a limit.
-	CodeOverloaded = "DOOR_OVERLOADED"
+	CodeOverloaded = "CONSUL_PROXY_OVERLOADED"
 	// CodeUnavailable: this coordinator's Consul does not answer; that of another may.
-	CodeUnavailable = "DOOR_UNAVAILABLE"
+	CodeUnavailable = "CONSUL_PROXY_UNAVAILABLE"
 )
 
 // Refusal is an answer of the Consul proxy itself.

@@ -149,7 +149,7 @@ type answer struct {
 
 // code returns the Consul proxy's code; "": the answer is Consul's.
 func (a answer) code() string {
-	if code, _, ok := strings.Cut(a.body, ": "); ok && strings.HasPrefix(code, "DOOR_") {
+	if code, _, ok := strings.Cut(a.body, ": "); ok && strings.HasPrefix(code, "CONSUL_PROXY_") {
 		return code
 	}
 	return ""

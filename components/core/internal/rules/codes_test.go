@@ -29,7 +29,7 @@ var (
 	otherwise = []*regexp.Regexp{
 		regexp.MustCompile(`\b(?:Reason|Rule)(?::| =) +"([A-Z]+(?:_[A-Z]+)+)"`),
 		regexp.MustCompile(`(?m)^\tProblem\w+ += "([A-Z_]+)"`),
-		regexp.MustCompile(`"(DOOR_[A-Z_]+)"`),
+		regexp.MustCompile(`"(CONSUL_PROXY_[A-Z_]+)"`),
 		regexp.MustCompile(`"([A-Z]{2,}(?:_[A-Z]+)+): `),
 	}
 	codeRow = regexp.MustCompile("^\\| `(\\w+)` \\| (.*) \\|$")
