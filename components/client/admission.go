@@ -22,7 +22,7 @@ func (c *Client) Admissions(ctx context.Context, name string) ([]policy.Admissio
 	if err != nil {
 		return nil, c.wrap(doing, err)
 	}
-	return decodeAll[policy.AdmissionStatus](doing, r.GetStandingsJson())
+	return decodeAll[policy.AdmissionStatus](doing, r.GetAdmissionStatusesJson())
 }
 
 // ExplainAdmission returns the complete explanation of one Slot's admission.

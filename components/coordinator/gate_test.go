@@ -81,8 +81,8 @@ func TestATT15_ATT25_OPS06_TheGateForReal(t *testing.T) {
 	h.complete(api, first)
 	list, err := api.policy.ListAdmissions(api.ctx, &apiv1.ListAdmissionsRequest{})
 	var one policy.AdmissionStatus
-	if err != nil || len(list.GetStandingsJson()) != 1 || json.Unmarshal(list.GetStandingsJson()[0], &one) != nil || one.Number != 1 || one.BootID == "" || !one.Simulated {
-		t.Fatalf("admissions %s, %v", list.GetStandingsJson(), err)
+	if err != nil || len(list.GetAdmissionStatusesJson()) != 1 || json.Unmarshal(list.GetAdmissionStatusesJson()[0], &one) != nil || one.Number != 1 || one.BootID == "" || !one.Simulated {
+		t.Fatalf("admissions %s, %v", list.GetAdmissionStatusesJson(), err)
 	}
 
 	revoked, err := api.policy.Revoke(api.ctx, &apiv1.RevokeRequest{Kind: apiv1.RevocationKind_REVOCATION_KIND_INSTANCE, Id: "web-0", Reason: "leak"})

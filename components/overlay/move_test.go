@@ -167,8 +167,8 @@ func provesStandby(t *testing.T, first string) {
 	if _, err := app.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("the app's connection: %v, want a reset", err)
 	}
-	if standing := len(l.View().Sessions); standing != 2 {
-		t.Errorf("%d sessions: the dead-man timer was faster, so this shows nothing", standing)
+	if sessions := len(l.View().Sessions); sessions != 2 {
+		t.Errorf("%d sessions: the dead-man timer was faster, so this shows nothing", sessions)
 	}
 	again := a.dial(t, b, port)
 	if _, err := again.Write([]byte("y")); err != nil {

@@ -18,7 +18,7 @@ import (
 
 // Admission is a Server's state of admission.
 type Admission struct {
-	Standings    []policy.AdmissionStatus
+	Statuses    []policy.AdmissionStatus
 	Explanations map[string]policy.Explanation
 	// CutOff are the Slots in the answer to any revocation or floor.
 	CutOff   []string
@@ -58,9 +58,9 @@ func (s *Server) ListAdmissions(ctx context.Context, r *apiv1.ListAdmissionsRequ
 		return nil, err
 	}
 	out := &apiv1.ListAdmissionsResponse{Simulated: true}
-	for _, one := range s.admission.Standings {
+	for _, one := range s.admission.Statuses {
 		if r.GetGroup() == "" || r.GetGroup() == one.Group {
-			out.StandingsJson = append(out.StandingsJson, encode(one))
+			out.AdmissionStatusesJson = append(out.AdmissionStatusesJson, encode(one))
 		}
 	}
 	return out, nil

@@ -107,8 +107,8 @@ func (s *Server) EndOverrides() {
 	}
 }
 
-// StandingOverrides returns the overrides in effect.
-func (s *Server) StandingOverrides() []*apiv1.Override {
+// ActiveOverrides returns the overrides in effect.
+func (s *Server) ActiveOverrides() []*apiv1.Override {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.overrides)

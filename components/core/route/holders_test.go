@@ -22,7 +22,7 @@ func rival(known route.Known) route.Known {
 // TestANameHasOneHolder: the group with a record keeps the name, then the group that was accepted
 // first has it. The errors report the other groups.
 func TestANameHasOneHolder(t *testing.T) {
-	standing, err := route.Decide(route.Known{Specs: cluster()})
+	decided, err := route.Decide(route.Known{Specs: cluster()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func TestANameHasOneHolder(t *testing.T) {
 		known  route.Known
 		master string
 	}{
-		"by record, accepted last":  {route.Known{Specs: cluster(), Routes: standing.Routes, ServiceMeshes: standing.ServiceMeshes, Accepted: map[string]uint64{"a-rival": 1, "postgres": 9}}, "postgres-postgres"},
+		"by record, accepted last":  {route.Known{Specs: cluster(), Routes: decided.Routes, ServiceMeshes: decided.ServiceMeshes, Accepted: map[string]uint64{"a-rival": 1, "postgres": 9}}, "postgres-postgres"},
 		"new, accepted first":       {route.Known{Specs: cluster(), Accepted: map[string]uint64{"a-rival": 9, "postgres": 1}}, "postgres-postgres"},
 		"new, the rival was first":  {route.Known{Specs: cluster(), Accepted: map[string]uint64{"a-rival": 1, "postgres": 9}}, "a-rival-x"},
 		"the record is the rival's": {route.Known{Specs: cluster(), Routes: map[string]route.Record{"postgres-master": {Route: "postgres-master", VIP: netip.MustParseAddr("127.10.0.1"), Group: "a-rival"}}, Accepted: map[string]uint64{"a-rival": 9, "postgres": 1}}, "a-rival-x"},

@@ -15,7 +15,7 @@ import (
 // other events, and none of the KMS. Each member is admitted again, on its own disk, by that image's measurements.
 func TestATT18_AMemberWithAGuestImage06IsAdmitted(t *testing.T) {
 	const image = guest06
-	c := standing(t)
+	c := readyCluster(t)
 	if _, err := c.ApplyLight(within(t, rollTime), c.edited(t, `os_image      = "dstack-0.5.7"`, `os_image      = "`+image+`"`), c.next()); err != nil {
 		t.Fatal(err)
 	}

@@ -479,7 +479,7 @@ func (c *cluster) cookied(t *testing.T) {
 // looks for every one of them, old and new, in everything that leaves the memory of
 // the CVMs.
 func TestTOK06_TOK07_SecretsStayInMemory(t *testing.T) {
-	c := standing(t)
+	c := readyCluster(t)
 	c.cookied(t)
 	found := map[string]leak.Canary{}
 	epochs := map[string]uint32{"light/cookie": c.epoch(t, "light/cookie"), "cluster/gossip": c.epoch(t, "cluster/gossip")}
@@ -593,7 +593,7 @@ func (c *cluster) delivered(t *testing.T, name string, epoch uint32) {
 // TestTOK09_SecretReachesTheWorkloadAsAFile: owner, mode and content, and no other
 // user of the CVM reads it.
 func TestTOK09_SecretReachesTheWorkloadAsAFile(t *testing.T) {
-	c := standing(t)
+	c := readyCluster(t)
 	c.cookied(t)
 	const look = `import os; p="/run/mesh/secrets/cookie"; s=os.lstat(p); print(s.st_uid, s.st_gid, oct(s.st_mode), len(open(p).read()))`
 	values := map[string]bool{}

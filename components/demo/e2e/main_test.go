@@ -74,7 +74,7 @@ func tearDown(clean bool) error {
 // ready returns the shared cluster with its group whole and its spec as the example has it, or skips.
 func ready(t *testing.T) *cluster {
 	t.Helper()
-	c := standing(t)
+	c := readyCluster(t)
 	if c.left != "" {
 		t.Logf("the spec has %s of a test before; rolling it without", c.left)
 		c.roll(t)
@@ -82,9 +82,9 @@ func ready(t *testing.T) *cluster {
 	return c
 }
 
-// standing is ready for a test that rolls its own spec over an earlier test's remains: a restored
+// readyCluster is ready for a test that rolls its own spec over an earlier test's remains: a restored
 // spec between the two would be one rollout more.
-func standing(t *testing.T) *cluster {
+func readyCluster(t *testing.T) *cluster {
 	t.Helper()
 	root := need(t)
 	shared.once.Do(func() { shared.c, shared.err = deploy(root) })

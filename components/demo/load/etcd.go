@@ -173,18 +173,18 @@ func (e *Etcd) IDs(ctx context.Context) (map[int64]bool, error) {
 // linearizable read makes it apply its own first.
 func (e *Etcd) Leader(ctx context.Context, member int) (term uint64, leads bool, err error) {
 	client := e.clients[member]
-	term, leads, err = standing(ctx, client)
+	term, leads, err = leadership(ctx, client)
 	if err != nil || !leads {
 		return term, false, err
 	}
 	if _, err := client.Get(ctx, e.prefix, clientv3.WithCountOnly()); err != nil {
 		return 0, false, err
 	}
-	return standing(ctx, client)
+	return leadership(ctx, client)
 }
 
-// standing is the member's own report.
-func standing(ctx context.Context, client *clientv3.Client) (term uint64, leads bool, err error) {
+// leadership is the member's own report.
+func leadership(ctx context.Context, client *clientv3.Client) (term uint64, leads bool, err error) {
 	said, err := client.Status(ctx, client.Endpoints()[0])
 	if err != nil {
 		return 0, false, err

@@ -120,7 +120,7 @@ func (s *Space) configureTun(e End, mtu int) error {
 	if err != nil {
 		return err
 	}
-	// The standing queue belongs to the emulated link, not here: this one only
+	// The queue belongs to the emulated link, not here: this one only
 	// bridges the time until the emulator reads.
 	if err := s.nl.LinkSetTxQLen(link, 2000); err != nil {
 		return fmt.Errorf("queue length of %s: %w", e.Name, err)

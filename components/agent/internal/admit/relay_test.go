@@ -134,9 +134,9 @@ func TestATT12_AnAgentGivesARelayNothing(t *testing.T) {
 	}
 }
 
-// TestStandingBelievesOnlyACoordinator: only a coordinator under the CA of the admission can make
+// TestAdmissionStatusTrustsOnlyACoordinator: only a coordinator under the CA of the admission can make
 // the Boot give up its Slot.
-func TestStandingBelievesOnlyACoordinator(t *testing.T) {
+func TestAdmissionStatusTrustsOnlyACoordinator(t *testing.T) {
 	w := agenttest.NewWorld(t)
 	c := agenttest.NewCoordinator(w)
 	c.Start(t)

@@ -50,11 +50,11 @@ func (c *Client) AdmissionStatus(ctx context.Context, a *Admitted) error {
 		return fmt.Errorf("reach coordinator: %w", err)
 	}
 	defer client.Close() //nolint:errcheck // as above
-	answer, err := admissionv1.NewAdmissionServiceClient(client).Standing(ctx, &admissionv1.StandingRequest{
+	answer, err := admissionv1.NewAdmissionServiceClient(client).AdmissionStatus(ctx, &admissionv1.AdmissionStatusRequest{
 		Group: a.ID.Group, Slot: a.ID.Slot,
 	}, grpc.MaxCallRecvMsgSize(64<<10))
 	if err != nil {
-		return fmt.Errorf("standing: %w", err)
+		return fmt.Errorf("admission status: %w", err)
 	}
 	if !answer.GetHolds() {
 		return &EndedError{Code: answer.GetCode(), Message: answer.GetMessage()}

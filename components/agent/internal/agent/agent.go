@@ -235,7 +235,7 @@ func (a *Agent) runAdmitted(ctx, whole context.Context) error {
 		exec.Run,
 		a.renew,
 		a.endWhenTold,
-		a.watchStanding,
+		a.watchAdmissionStatus,
 		a.applyDesired,
 		a.applyPeers,
 		a.writeMesh,

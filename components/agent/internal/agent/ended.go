@@ -76,8 +76,8 @@ func (a *Agent) withdraw(why *admit.EndedError) error {
 	return why
 }
 
-// watchStanding asks at first contact while no control session is up.
-func (a *Agent) watchStanding(ctx context.Context) error {
+// watchAdmissionStatus asks at first contact while no control session is up.
+func (a *Agent) watchAdmissionStatus(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if !a.alone(ctx, statusAfter) {
 			continue

@@ -116,9 +116,9 @@ func TestIDN04_AResumedBootWithoutSessionsLearnsWhy(t *testing.T) {
 	t.Parallel()
 	var lost atomic.Bool
 	c, a, closed := lossWorld(t, func(c *agenttest.Coordinator) {
-		c.Lost = func() *admissionv1.StandingResponse {
+		c.Lost = func() *admissionv1.AdmissionStatusResponse {
 			if lost.Load() {
-				return &admissionv1.StandingResponse{Code: "INCARNATION_STALE", Message: "this boot does not hold the slot any more"}
+				return &admissionv1.AdmissionStatusResponse{Code: "INCARNATION_STALE", Message: "this boot does not hold the slot any more"}
 			}
 			return nil
 		}
@@ -135,7 +135,7 @@ func TestACutOffBootKeepsItsSlot(t *testing.T) {
 	t.Parallel()
 	asked := make(chan struct{}, 100)
 	c, a, _ := lossWorld(t, func(c *agenttest.Coordinator) {
-		c.Lost = func() *admissionv1.StandingResponse { asked <- struct{}{}; return nil }
+		c.Lost = func() *admissionv1.AdmissionStatusResponse { asked <- struct{}{}; return nil }
 	})
 	c.Drop()
 	select {

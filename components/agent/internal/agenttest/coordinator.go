@@ -53,8 +53,8 @@ type Coordinator struct {
 	Refuse func() error
 	// Tamper may change a statement before it is quoted.
 	Tamper func(*statement.Coordinator)
-	// Lost, if set, returns why the admitted Boot lost its Slot: the answer to Standing.
-	Lost func() *admissionv1.StandingResponse
+	// Lost, if set, returns why the admitted Boot lost its Slot: the answer to AdmissionStatus.
+	Lost func() *admissionv1.AdmissionStatusResponse
 	// Grant may change an answer before it is sent, Renewal the answer to a renewal; an error
 	// simulates a lost answer.
 	Grant   func(*admissionv1.AdmitResponse)
@@ -260,13 +260,13 @@ func (a *admission) Challenge(ctx context.Context, r *admissionv1.ChallengeReque
 	}, nil
 }
 
-func (a *admission) Standing(context.Context, *admissionv1.StandingRequest) (*admissionv1.StandingResponse, error) {
+func (a *admission) AdmissionStatus(context.Context, *admissionv1.AdmissionStatusRequest) (*admissionv1.AdmissionStatusResponse, error) {
 	if a.c.Lost != nil {
 		if lost := a.c.Lost(); lost != nil {
 			return lost, nil
 		}
 	}
-	return &admissionv1.StandingResponse{Holds: true}, nil
+	return &admissionv1.AdmissionStatusResponse{Holds: true}, nil
 }
 
 func (a *admission) Admit(ctx context.Context, r *admissionv1.AdmitRequest) (*admissionv1.AdmitResponse, error) {

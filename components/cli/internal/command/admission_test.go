@@ -39,7 +39,7 @@ func shutOut() clienttest.Admission {
 	approval := policy.Approval{Revision: runs, Group: "worker", Note: "CHG-1234", By: "cadre-operator (1f0a)", At: noon.Add(-48 * time.Hour)}
 	revoked := policy.Revocation{Kind: policy.RevokedInstance, ID: instance, Reason: "disk image leaked", By: "cadre-operator (1f0a)", At: noon.Add(-40 * time.Second)}
 	return clienttest.Admission{
-		Standings: []policy.AdmissionStatus{ok, denied, none},
+		Statuses: []policy.AdmissionStatus{ok, denied, none},
 		Explanations: map[string]policy.Explanation{"worker-1": {
 			AdmissionStatus: denied, Checks: policy.Checks(policy.CodePeerRevoked, "the instance is revoked", map[policy.CheckName]string{policy.CheckQuote: "SIMULATED root"}),
 			ChecksBootID: "dead0011223344", ChecksAt: noon.Add(-30 * time.Second),
@@ -63,8 +63,8 @@ func shutOut() clienttest.Admission {
 func TestATT04_TheListSaysWhenAMachineIsRefused(t *testing.T) {
 	b := newBench(t)
 	a := shutOut()
-	a.Standings[0].TCBStatus, a.Standings[0].TCBEnds = "OutOfDate", noon.Add(60*24*time.Hour+time.Hour)
-	a.Standings[1].TCBStatus, a.Standings[1].TCBEnds = "OutOfDate", noon.Add(-time.Hour)
+	a.Statuses[0].TCBStatus, a.Statuses[0].TCBEnds = "OutOfDate", noon.Add(60*24*time.Hour+time.Hour)
+	a.Statuses[1].TCBStatus, a.Statuses[1].TCBEnds = "OutOfDate", noon.Add(-time.Hour)
 	b.SetAdmission(a)
 	_, out := b.run("admission", "list")
 	if !strings.Contains(out, "OutOfDate, ends in 60 days") || strings.Count(out, "ends in") != 1 {
@@ -227,7 +227,7 @@ func TestAdmissionCompletion(t *testing.T) {
 func TestClusterStatusSaysInHowManyDaysAMachineEnds(t *testing.T) {
 	b := provenBench(t)
 	day := 24 * time.Hour
-	b.SetAdmission(clienttest.Admission{Standings: []policy.AdmissionStatus{
+	b.SetAdmission(clienttest.Admission{Statuses: []policy.AdmissionStatus{
 		{Group: "pg", Slot: "pg-0", BootID: "b", TCBStatus: "OutOfDate", TCBReplacedAt: noon.Add(-365 * day), TCBEnds: noon.Add(60*day + time.Hour)},
 		{Group: "pg", Slot: "pg-1", BootID: "b", TCBStatus: "OutOfDate", TCBReplacedAt: noon.Add(-500 * day)},
 		{Group: "pg", Slot: "pg-2", BootID: "b", TCBStatus: "UpToDate"},

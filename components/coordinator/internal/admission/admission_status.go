@@ -20,11 +20,11 @@ const (
 	askPause = 150 * time.Millisecond
 )
 
-// Standing implements AdmissionService. A Boot that was replaced during a pause or a partition is
-// refused by every coordinator; Standing returns the reason. The caller learns about its own key
+// AdmissionStatus implements AdmissionService. A Boot that was replaced during a pause or a partition is
+// refused by every coordinator; AdmissionStatus returns the reason. The caller learns about its own key
 // only. Any caller may ask, so only the answer yes costs no reads. The answer no must be right: it
 // reads the records, and the caller waits in the queue of its Slot.
-func (c *contact) Standing(ctx context.Context, req *admissionv1.StandingRequest) (*admissionv1.StandingResponse, error) {
+func (c *contact) AdmissionStatus(ctx context.Context, req *admissionv1.AdmissionStatusRequest) (*admissionv1.AdmissionStatusResponse, error) {
 	if c.challenges.Add(1) > maxExchanges {
 		return nil, refuse(codeRate, "this connection reached its limit of requests; open a new one").later().public()
 	}
@@ -32,7 +32,7 @@ func (c *contact) Standing(ctx context.Context, req *admissionv1.StandingRequest
 	group, slot, bootID := req.GetGroup(), req.GetSlot(), hex.EncodeToString(sum[:])
 	holds, lane := c.seenStatus(group, slot, bootID)
 	if holds {
-		return &admissionv1.StandingResponse{Holds: true}, nil
+		return &admissionv1.AdmissionStatusResponse{Holds: true}, nil
 	}
 	done, refused := c.asking.enter(ctx, lane, bootID)
 	if refused != nil {
@@ -47,7 +47,7 @@ func (c *contact) Standing(ctx context.Context, req *admissionv1.StandingRequest
 	if err != nil {
 		return nil, refuse(codeUnreadable, "records are not readable now").later().public()
 	}
-	return &admissionv1.StandingResponse{Holds: ended.Code == "", Code: string(ended.Code), Message: ended.Message}, nil
+	return &admissionv1.AdmissionStatusResponse{Holds: ended.Code == "", Code: string(ended.Code), Message: ended.Message}, nil
 }
 
 // seenStatus returns whether the Boot holds the Slot in the View, and the queue for the answer

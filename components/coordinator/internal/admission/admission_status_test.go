@@ -34,8 +34,8 @@ func (s *slowReads) Get(ctx context.Context, key string) (store.Entry, error) {
 	return s.Store.Get(ctx, key)
 }
 
-func (n *newcomer) status(ctx context.Context, slot string) (*admissionv1.StandingResponse, error) {
-	return n.Standing(ctx, &admissionv1.StandingRequest{Group: "pg", Slot: slot})
+func (n *newcomer) status(ctx context.Context, slot string) (*admissionv1.AdmissionStatusResponse, error) {
+	return n.AdmissionStatus(ctx, &admissionv1.AdmissionStatusRequest{Group: "pg", Slot: slot})
 }
 
 // asked returns a cluster whose first coordinator reads from reads.
@@ -65,7 +65,7 @@ func TestTheHoldersStatusCostsNoRead(t *testing.T) {
 		if n := reads.reads.Load(); n != 0 {
 			t.Errorf("%d reads for a known status", n)
 		}
-		other, err := b.again(s.services[0]).Standing(t.Context(), &admissionv1.StandingRequest{Group: "web", Slot: "pg-0"})
+		other, err := b.again(s.services[0]).AdmissionStatus(t.Context(), &admissionv1.AdmissionStatusRequest{Group: "web", Slot: "pg-0"})
 		if err != nil || other.GetHolds() {
 			t.Errorf("in another group: %v, %v", other, err)
 		}

@@ -59,7 +59,7 @@ func (s twins) takeOver(from *newcomer) *newcomer {
 // comesBack makes a former holder ask for its admission status, as a Boot does after a pause.
 func (s twins) comesBack(b *newcomer) {
 	s.t.Helper()
-	r, err := b.again(s.services[1]).Standing(s.t.Context(), &admissionv1.StandingRequest{Group: "pg", Slot: "pg-0"})
+	r, err := b.again(s.services[1]).AdmissionStatus(s.t.Context(), &admissionv1.AdmissionStatusRequest{Group: "pg", Slot: "pg-0"})
 	if err != nil || r.GetHolds() || r.GetCode() != string(codeStale) {
 		s.t.Fatalf("a former holder gets %v, %v", r, err)
 	}
@@ -228,7 +228,7 @@ func TestBootsWithoutTheSlotDoNotShowTwoBoots(t *testing.T) {
 	}
 	s.mustAdmit(s.boot())
 	for _, b := range []*newcomer{s.boot(), evicted} {
-		if r, err := b.again(s.services[1]).Standing(t.Context(), &admissionv1.StandingRequest{Group: "pg", Slot: "pg-0"}); err != nil || r.GetHolds() {
+		if r, err := b.again(s.services[1]).AdmissionStatus(t.Context(), &admissionv1.AdmissionStatusRequest{Group: "pg", Slot: "pg-0"}); err != nil || r.GetHolds() {
 			t.Fatalf("admission status %v, %v", r, err)
 		}
 	}

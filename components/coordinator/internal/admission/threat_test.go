@@ -211,9 +211,9 @@ func TestATT34_UnauthenticatedCallersLearnNothing(t *testing.T) {
 	if err := s.newcomer(0, 0).admit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	held, err := s.newcomer(0, 0).Standing(t.Context(), &admissionv1.StandingRequest{Group: "pg", Slot: "pg-0"})
-	free, err2 := s.newcomer(0, 0).Standing(t.Context(), &admissionv1.StandingRequest{Group: "pg", Slot: "pg-1"})
-	none, err3 := s.newcomer(0, 0).Standing(t.Context(), &admissionv1.StandingRequest{Group: "x", Slot: "../../etc"})
+	held, err := s.newcomer(0, 0).AdmissionStatus(t.Context(), &admissionv1.AdmissionStatusRequest{Group: "pg", Slot: "pg-0"})
+	free, err2 := s.newcomer(0, 0).AdmissionStatus(t.Context(), &admissionv1.AdmissionStatusRequest{Group: "pg", Slot: "pg-1"})
+	none, err3 := s.newcomer(0, 0).AdmissionStatus(t.Context(), &admissionv1.AdmissionStatusRequest{Group: "x", Slot: "../../etc"})
 	if errors.Join(err, err2, err3) != nil || held.String() != free.String() || held.String() != none.String() || held.GetHolds() {
 		t.Errorf("status for an unknown key: %v, %v, %v (%v)", held, free, none, errors.Join(err, err2, err3))
 	}

@@ -25,8 +25,8 @@ func (w *world) restart(slot string) {
 	w.until("restart of "+slot, 3*time.Minute, func() bool { return len(w.made("restart")) > before && w.complete("one")() })
 }
 
-// standing is the watermark of the coordinator that began last.
-func (w *world) standing() (watermark.State, error) {
+// watermark reads the state of the coordinator that began last.
+func (w *world) watermark() (watermark.State, error) {
 	w.mu.Lock()
 	last := w.coordinators[len(w.coordinators)-1]
 	w.mu.Unlock()
@@ -36,7 +36,7 @@ func (w *world) standing() (watermark.State, error) {
 // recovery is the record that "cadre cluster accept-restore" would write now.
 func (w *world) recovery() []byte {
 	w.t.Helper()
-	now, err := w.standing()
+	now, err := w.watermark()
 	if err != nil || now.Halted == nil {
 		w.t.Fatalf("the records went back, and nothing is halted: %+v, %v", now, err)
 	}
@@ -94,7 +94,7 @@ func TestCTL06_OneAgentThatLiesAboutTheStateStopsNobody(t *testing.T) {
 		w.mu.Unlock()
 		w.apply(spec("two"))
 		w.until("update past a liar", 5*time.Minute, w.complete("two"))
-		now, err := w.standing()
+		now, err := w.watermark()
 		if err != nil || now.Halted != nil || now.Agents.Any.State != 1<<63 {
 			t.Fatalf("%+v, %v", now, err)
 		}

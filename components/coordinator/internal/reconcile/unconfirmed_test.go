@@ -50,7 +50,7 @@ func (w *world) halts(t *testing.T) {
 	if got := w.made("create"); len(got) != 3 {
 		t.Errorf("made from records that went back: %v", got)
 	}
-	if now, err := w.standing(); err != nil || now.Halted == nil {
+	if now, err := w.watermark(); err != nil || now.Halted == nil {
 		t.Errorf("the leader goes on: %+v, %v", now, err)
 	}
 }

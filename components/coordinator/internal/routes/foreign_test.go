@@ -121,7 +121,7 @@ func TestAForeignEntryIsReportedOnce(t *testing.T) {
 	}
 	w.lead()
 	w.accept(database(nil), spec("web"))
-	w.await("the rest is written", func() bool { return w.has(standing...)() && w.writer.Failing() && w.writer.Settled() })
+	w.await("the rest is written", func() bool { return w.has(declared...)() && w.writer.Failing() && w.writer.Settled() })
 	for _, change := range []string{"a", "b", "c"} {
 		w.ahead.Add(int64(time.Minute))
 		w.put(store.OverrideKey(store.OverridePause, "pg"), store.Override{Reason: change}) // triggers a pass

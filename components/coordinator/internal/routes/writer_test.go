@@ -224,14 +224,14 @@ func (w *world) allowed(from, to string) bool {
 	return ok
 }
 
-var standing = []string{"intentions/pg-pg", "resolver/pg-master", "resolver/pg-pg"}
+var declared = []string{"intentions/pg-pg", "resolver/pg-master", "resolver/pg-pg"}
 
 // TestTheLifeOfARoute follows a route from its declaration to the end of its group.
 func TestTheLifeOfARoute(t *testing.T) {
 	w := newWorld(t)
 	w.lead()
 	w.accept(database(nil), spec("web"), spec("other"))
-	w.await("declared", w.has(standing...))
+	w.await("declared", w.has(declared...))
 	record, _, err := store.Read[route.Record](t.Context(), w.store, store.RouteKey("pg-master"))
 	if err != nil || record.Group != "pg" || record.Term == 0 {
 		t.Errorf("record %+v, %v", record, err)
@@ -272,7 +272,7 @@ func TestTheLifeOfARoute(t *testing.T) {
 
 	// The group's entries are removed with its records, except the route's address.
 	w.accept(database(nil))
-	w.await("again", w.has(standing...))
+	w.await("again", w.has(declared...))
 	w.remove(store.GroupAcceptedKey("pg"), store.ServiceMeshKey("pg"))
 	w.await("group gone", w.has())
 	if again, _, err := store.Read[route.Record](t.Context(), w.store, store.RouteKey("pg-master")); err != nil || again.VIP != record.VIP {
@@ -288,7 +288,7 @@ func TestNothingIsWrittenWhileNothingChanges(t *testing.T) {
 	w := newWorld(t)
 	w.lead()
 	w.accept(database(nil), spec("web"))
-	w.await("declared", w.has(standing...))
+	w.await("declared", w.has(declared...))
 	w.await("settled", func() bool {
 		before := w.index()
 		m, has := w.mesh("web")
@@ -332,7 +332,7 @@ func TestDriftHeals(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := append([]string{"resolver/theirs"}, standing...)
+	want := append([]string{"resolver/theirs"}, declared...)
 	drift()
 	w.lead()
 	healed := func() bool { return w.writer.Settled() && w.has(want...)() }
@@ -379,7 +379,7 @@ func TestARecordThatCannotBeReadStopsNothingElse(t *testing.T) {
 			w := newWorld(t)
 			w.lead()
 			w.accept(database(nil), cache(nil), spec("web"), spec("app"))
-			all := append([]string{"intentions/cache-c", "resolver/cache", "resolver/cache-c"}, standing...)
+			all := append([]string{"intentions/cache-c", "resolver/cache", "resolver/cache-c"}, declared...)
 			w.await("declared", w.has(all...))
 			w.await("settled", w.writer.Settled)
 			w.put(c.key, odd)
@@ -415,7 +415,7 @@ func TestTheEarlierKeepsAName(t *testing.T) {
 	w := newWorld(t)
 	w.lead()
 	w.accept(database(nil), spec("web"))
-	w.await("declared", w.has(standing...))
+	w.await("declared", w.has(declared...))
 	thief := spec("thief")
 	thief.Backends = []group.Backend{{Name: "x", Port: 80, Allow: []string{"web"}}}
 	thief.Routes = []group.Route{{Name: "pg-master", Backend: "x"}}

@@ -33,9 +33,9 @@ func (s *Server) ListAdmissions(ctx context.Context, req *apiv1.ListAdmissionsRe
 			continue
 		}
 		for _, record := range c.view.SlotsOf(name) {
-			standing := policy.StatusOf(s.facts(c.view, record, c.view.Decisions(ctx, record.Slot)), now)
-			standing.Simulated = standing.Simulated || s.cfg.Simulated
-			if err := appendJSON(&out.StandingsJson, standing); err != nil {
+			admissionStatus := policy.StatusOf(s.facts(c.view, record, c.view.Decisions(ctx, record.Slot)), now)
+			admissionStatus.Simulated = admissionStatus.Simulated || s.cfg.Simulated
+			if err := appendJSON(&out.AdmissionStatusesJson, admissionStatus); err != nil {
 				return nil, err
 			}
 		}

@@ -166,8 +166,8 @@ func TestRevokeSaysWhomItCutsOff(t *testing.T) {
 		}
 	}
 	list, err := a.ListAdmissions(ctx, &apiv1.ListAdmissionsRequest{})
-	if err != nil || len(list.GetStandingsJson()) != 1 || !strings.Contains(string(list.GetStandingsJson()[0]), `"code":"PEER_REVOKED"`) {
-		t.Errorf("list %s, %v", list.GetStandingsJson(), err)
+	if err != nil || len(list.GetAdmissionStatusesJson()) != 1 || !strings.Contains(string(list.GetAdmissionStatusesJson()[0]), `"code":"PEER_REVOKED"`) {
+		t.Errorf("list %s, %v", list.GetAdmissionStatusesJson(), err)
 	}
 	explained, err := a.ExplainAdmission(ctx, &apiv1.ExplainAdmissionRequest{Slot: "pg-0"})
 	if text := string(explained.GetExplanationJson()); err != nil || !strings.Contains(text, "leak") || strings.Contains(text, "secretish") {

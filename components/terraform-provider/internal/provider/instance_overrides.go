@@ -212,31 +212,31 @@ func sameEnd(a, b time.Time) bool {
 }
 
 // known is the block of the present override: null once the override has ended or was removed.
-func (k slotOverride) known(standing []client.Override, slot string) types.Object {
+func (k slotOverride) known(active []client.Override, slot string) types.Object {
 	if k.said.IsNull() {
 		return types.ObjectNull(k.attributes())
 	}
-	at := k.find(standing, slot)
+	at := k.find(active, slot)
 	if at < 0 {
 		return types.ObjectNull(k.attributes())
 	}
-	if k.stands(standing[at]) {
+	if k.stands(active[at]) {
 		return k.said
 	}
-	return k.block(standing[at])
+	return k.block(active[at])
 }
 
 // knownOverrides reads the present overrides of this configuration. It reads no other override.
 func (m *instance) knownOverrides(ctx context.Context, cl *client.Client) error {
-	var standing []client.Override
+	var active []client.Override
 	if m.marked() {
 		var err error
-		if standing, err = cl.Overrides(ctx, m.Group.ValueString()); err != nil {
+		if active, err = cl.Overrides(ctx, m.Group.ValueString()); err != nil {
 			return err
 		}
 	}
 	for _, k := range m.overrides() {
-		*m.overrideAt(k.kind) = k.known(standing, m.slot())
+		*m.overrideAt(k.kind) = k.known(active, m.slot())
 	}
 	return nil
 }
@@ -246,8 +246,8 @@ func (m instance) marked() bool {
 	return slices.ContainsFunc(m.overrides(), func(k slotOverride) bool { return !k.said.IsNull() })
 }
 
-func (k slotOverride) find(standing []client.Override, slot string) int {
-	return slices.IndexFunc(standing, func(m client.Override) bool { return m.Kind == k.kind && m.Name == slot })
+func (k slotOverride) find(active []client.Override, slot string) int {
+	return slices.IndexFunc(active, func(m client.Override) bool { return m.Kind == k.kind && m.Name == slot })
 }
 
 // block returns the block of a present override, from any owner.
@@ -314,12 +314,12 @@ func (r *instanceResource) override(ctx context.Context, cl *client.Client, want
 
 func (k slotOverride) set(ctx context.Context, cl *client.Client, want instance, left *instance) error {
 	slot := want.slot()
-	standing, err := cl.Overrides(ctx, want.Group.ValueString())
+	active, err := cl.Overrides(ctx, want.Group.ValueString())
 	if err != nil {
 		return err
 	}
-	at := k.find(standing, slot)
-	if at >= 0 && k.stands(standing[at]) {
+	at := k.find(active, slot)
+	if at >= 0 && k.stands(active[at]) {
 		return nil
 	}
 	until, err := k.until()

@@ -37,10 +37,10 @@ func overriddenSlot(body string) string {
 	return groupOf("one", 2, quick) + "\nresource \"cadre_instance\" \"one\" {\n  group   = cadre_group.web.name\n  ordinal = 1\n" + body + "}\n"
 }
 
-// standing returns the present overrides as text.
-func standing(s *clienttest.Server) string {
+// active returns the present overrides as text.
+func active(s *clienttest.Server) string {
 	var out []string
-	for _, m := range s.StandingOverrides() {
+	for _, m := range s.ActiveOverrides() {
 		kind := strings.ToLower(strings.TrimPrefix(m.GetKind().String(), "OVERRIDE_KIND_"))
 		end := "taken back"
 		if m.GetUntil() != nil {
@@ -58,7 +58,7 @@ func standing(s *clienttest.Server) string {
 
 func stands(t *testing.T, s *clienttest.Server, what, want string) {
 	t.Helper()
-	if got := standing(s); got != want {
+	if got := active(s); got != want {
 		t.Errorf("%s: %q stands, want %q", what, got, want)
 	}
 }
@@ -283,7 +283,7 @@ func TestOverridesOfOthersAreLeftAlone(t *testing.T) {
 	}
 	wants(t, "beside it", f.must("plan"), "No changes")
 	f.must("destroy", "-auto-approve", "-target=cadre_instance.one")
-	if got := standing(s); got != "protect web-1: mine until taken back" {
+	if got := active(s); got != "protect web-1: mine until taken back" {
 		t.Errorf("left: %q", got)
 	}
 }

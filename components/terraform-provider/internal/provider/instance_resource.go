@@ -473,9 +473,9 @@ func (r *instanceResource) ImportState(ctx context.Context, req resource.ImportS
 		return
 	}
 	g, err := cl.Group(ctx, name)
-	var standing []client.Override
+	var active []client.Override
 	if err == nil {
-		standing, err = cl.Overrides(ctx, name)
+		active, err = cl.Overrides(ctx, name)
 	}
 	if err != nil {
 		addError(&resp.Diagnostics, "Slot "+req.ID+" cannot be read", err)
@@ -484,7 +484,7 @@ func (r *instanceResource) ImportState(ctx context.Context, req resource.ImportS
 	if pin := g.Spec.Instance(ordinal).PinnedRevision; pin != "" {
 		resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("pinned_revision"), pin)...)
 	}
-	for _, m := range standing {
+	for _, m := range active {
 		if m.Name == req.ID && (&instance{}).overrideAt(m.Kind) != nil {
 			resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root(string(m.Kind)), slotOverride{kind: m.Kind}.block(m))...)
 		}

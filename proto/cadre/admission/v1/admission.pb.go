@@ -291,8 +291,8 @@ func (x *RenewResponse) GetCredentials() *Credentials {
 	return nil
 }
 
-// StandingRequest names the Slot that the Boot was admitted to.
-type StandingRequest struct {
+// AdmissionStatusRequest names the Slot that the Boot was admitted to.
+type AdmissionStatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
 	Slot          string                 `protobuf:"bytes,2,opt,name=slot,proto3" json:"slot,omitempty"`
@@ -300,20 +300,20 @@ type StandingRequest struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *StandingRequest) Reset() {
-	*x = StandingRequest{}
+func (x *AdmissionStatusRequest) Reset() {
+	*x = AdmissionStatusRequest{}
 	mi := &file_cadre_admission_v1_admission_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *StandingRequest) String() string {
+func (x *AdmissionStatusRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*StandingRequest) ProtoMessage() {}
+func (*AdmissionStatusRequest) ProtoMessage() {}
 
-func (x *StandingRequest) ProtoReflect() protoreflect.Message {
+func (x *AdmissionStatusRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_cadre_admission_v1_admission_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -325,27 +325,27 @@ func (x *StandingRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use StandingRequest.ProtoReflect.Descriptor instead.
-func (*StandingRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use AdmissionStatusRequest.ProtoReflect.Descriptor instead.
+func (*AdmissionStatusRequest) Descriptor() ([]byte, []int) {
 	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{5}
 }
 
-func (x *StandingRequest) GetGroup() string {
+func (x *AdmissionStatusRequest) GetGroup() string {
 	if x != nil {
 		return x.Group
 	}
 	return ""
 }
 
-func (x *StandingRequest) GetSlot() string {
+func (x *AdmissionStatusRequest) GetSlot() string {
 	if x != nil {
 		return x.Slot
 	}
 	return ""
 }
 
-// StandingResponse is read from the records at the time of the call.
-type StandingResponse struct {
+// AdmissionStatusResponse is read from the records at the time of the call.
+type AdmissionStatusResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The Boot holds the Slot.
 	Holds bool `protobuf:"varint,1,opt,name=holds,proto3" json:"holds,omitempty"`
@@ -356,20 +356,20 @@ type StandingResponse struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *StandingResponse) Reset() {
-	*x = StandingResponse{}
+func (x *AdmissionStatusResponse) Reset() {
+	*x = AdmissionStatusResponse{}
 	mi := &file_cadre_admission_v1_admission_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *StandingResponse) String() string {
+func (x *AdmissionStatusResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*StandingResponse) ProtoMessage() {}
+func (*AdmissionStatusResponse) ProtoMessage() {}
 
-func (x *StandingResponse) ProtoReflect() protoreflect.Message {
+func (x *AdmissionStatusResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_cadre_admission_v1_admission_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -381,26 +381,26 @@ func (x *StandingResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use StandingResponse.ProtoReflect.Descriptor instead.
-func (*StandingResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use AdmissionStatusResponse.ProtoReflect.Descriptor instead.
+func (*AdmissionStatusResponse) Descriptor() ([]byte, []int) {
 	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{6}
 }
 
-func (x *StandingResponse) GetHolds() bool {
+func (x *AdmissionStatusResponse) GetHolds() bool {
 	if x != nil {
 		return x.Holds
 	}
 	return false
 }
 
-func (x *StandingResponse) GetCode() string {
+func (x *AdmissionStatusResponse) GetCode() string {
 	if x != nil {
 		return x.Code
 	}
 	return ""
 }
 
-func (x *StandingResponse) GetMessage() string {
+func (x *AdmissionStatusResponse) GetMessage() string {
 	if x != nil {
 		return x.Message
 	}
@@ -1184,11 +1184,11 @@ const file_cadre_admission_v1_admission_proto_rawDesc = "" +
 	"\vkeeps_token\x18\x04 \x01(\bR\n" +
 	"keepsTokenJ\x04\b\x02\x10\x03R\vtls_ends_at\"R\n" +
 	"\rRenewResponse\x12A\n" +
-	"\vcredentials\x18\x01 \x01(\v2\x1f.cadre.admission.v1.CredentialsR\vcredentials\";\n" +
-	"\x0fStandingRequest\x12\x14\n" +
+	"\vcredentials\x18\x01 \x01(\v2\x1f.cadre.admission.v1.CredentialsR\vcredentials\"B\n" +
+	"\x16AdmissionStatusRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
-	"\x04slot\x18\x02 \x01(\tR\x04slot\"V\n" +
-	"\x10StandingResponse\x12\x14\n" +
+	"\x04slot\x18\x02 \x01(\tR\x04slot\"]\n" +
+	"\x17AdmissionStatusResponse\x12\x14\n" +
 	"\x05holds\x18\x01 \x01(\bR\x05holds\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\"\x91\x01\n" +
@@ -1269,11 +1269,11 @@ const file_cadre_admission_v1_admission_proto_rawDesc = "" +
 	"\n" +
 	"token_kept\x18\r \x01(\bR\ttokenKeptJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x05\x10\x06J\x04\b\x06\x10\aJ\x04\b\a\x10\bJ\x04\b\t\x10\n" +
 	"J\x04\b\v\x10\fJ\x04\b\f\x10\rR\n" +
-	"gossip_keyR\vagent_tokenR\ftls_cert_pemR\vtls_key_pemR\vserver_vipsR\fgossip_epochR\vgossip_keptR\btls_kept2\x91\x02\n" +
+	"gossip_keyR\vagent_tokenR\ftls_cert_pemR\vtls_key_pemR\vserver_vipsR\fgossip_epochR\vgossip_keptR\btls_kept2\xa6\x02\n" +
 	"\x10AdmissionService\x12X\n" +
 	"\tChallenge\x12$.cadre.admission.v1.ChallengeRequest\x1a%.cadre.admission.v1.ChallengeResponse\x12L\n" +
-	"\x05Admit\x12 .cadre.admission.v1.AdmitRequest\x1a!.cadre.admission.v1.AdmitResponse\x12U\n" +
-	"\bStanding\x12#.cadre.admission.v1.StandingRequest\x1a$.cadre.admission.v1.StandingResponse2{\n" +
+	"\x05Admit\x12 .cadre.admission.v1.AdmitRequest\x1a!.cadre.admission.v1.AdmitResponse\x12j\n" +
+	"\x0fAdmissionStatus\x12*.cadre.admission.v1.AdmissionStatusRequest\x1a+.cadre.admission.v1.AdmissionStatusResponse2{\n" +
 	"\x10BootstrapService\x12g\n" +
 	"\x0eProveClusterID\x12).cadre.admission.v1.ProveClusterIDRequest\x1a*.cadre.admission.v1.ProveClusterIDResponse2a\n" +
 	"\x11CredentialService\x12L\n" +
@@ -1293,23 +1293,23 @@ func file_cadre_admission_v1_admission_proto_rawDescGZIP() []byte {
 
 var file_cadre_admission_v1_admission_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_cadre_admission_v1_admission_proto_goTypes = []any{
-	(*ProveClusterIDRequest)(nil),  // 0: cadre.admission.v1.ProveClusterIDRequest
-	(*ProveClusterIDResponse)(nil), // 1: cadre.admission.v1.ProveClusterIDResponse
-	(*RenewRequest)(nil),           // 2: cadre.admission.v1.RenewRequest
-	(*Held)(nil),                   // 3: cadre.admission.v1.Held
-	(*RenewResponse)(nil),          // 4: cadre.admission.v1.RenewResponse
-	(*StandingRequest)(nil),        // 5: cadre.admission.v1.StandingRequest
-	(*StandingResponse)(nil),       // 6: cadre.admission.v1.StandingResponse
-	(*ChallengeRequest)(nil),       // 7: cadre.admission.v1.ChallengeRequest
-	(*ChallengeResponse)(nil),      // 8: cadre.admission.v1.ChallengeResponse
-	(*Evidence)(nil),               // 9: cadre.admission.v1.Evidence
-	(*AdmitRequest)(nil),           // 10: cadre.admission.v1.AdmitRequest
-	(*AdmitResponse)(nil),          // 11: cadre.admission.v1.AdmitResponse
-	(*Credentials)(nil),            // 12: cadre.admission.v1.Credentials
-	(*Secret)(nil),                 // 13: cadre.admission.v1.Secret
-	(*ConsulCredentials)(nil),      // 14: cadre.admission.v1.ConsulCredentials
-	(*timestamppb.Timestamp)(nil),  // 15: google.protobuf.Timestamp
-	(*v1.Peer)(nil),                // 16: cadre.control.v1.Peer
+	(*ProveClusterIDRequest)(nil),   // 0: cadre.admission.v1.ProveClusterIDRequest
+	(*ProveClusterIDResponse)(nil),  // 1: cadre.admission.v1.ProveClusterIDResponse
+	(*RenewRequest)(nil),            // 2: cadre.admission.v1.RenewRequest
+	(*Held)(nil),                    // 3: cadre.admission.v1.Held
+	(*RenewResponse)(nil),           // 4: cadre.admission.v1.RenewResponse
+	(*AdmissionStatusRequest)(nil),  // 5: cadre.admission.v1.AdmissionStatusRequest
+	(*AdmissionStatusResponse)(nil), // 6: cadre.admission.v1.AdmissionStatusResponse
+	(*ChallengeRequest)(nil),        // 7: cadre.admission.v1.ChallengeRequest
+	(*ChallengeResponse)(nil),       // 8: cadre.admission.v1.ChallengeResponse
+	(*Evidence)(nil),                // 9: cadre.admission.v1.Evidence
+	(*AdmitRequest)(nil),            // 10: cadre.admission.v1.AdmitRequest
+	(*AdmitResponse)(nil),           // 11: cadre.admission.v1.AdmitResponse
+	(*Credentials)(nil),             // 12: cadre.admission.v1.Credentials
+	(*Secret)(nil),                  // 13: cadre.admission.v1.Secret
+	(*ConsulCredentials)(nil),       // 14: cadre.admission.v1.ConsulCredentials
+	(*timestamppb.Timestamp)(nil),   // 15: google.protobuf.Timestamp
+	(*v1.Peer)(nil),                 // 16: cadre.control.v1.Peer
 }
 var file_cadre_admission_v1_admission_proto_depIdxs = []int32{
 	9,  // 0: cadre.admission.v1.ProveClusterIDResponse.evidence:type_name -> cadre.admission.v1.Evidence
@@ -1328,12 +1328,12 @@ var file_cadre_admission_v1_admission_proto_depIdxs = []int32{
 	15, // 13: cadre.admission.v1.ConsulCredentials.tokens_expire_at:type_name -> google.protobuf.Timestamp
 	7,  // 14: cadre.admission.v1.AdmissionService.Challenge:input_type -> cadre.admission.v1.ChallengeRequest
 	10, // 15: cadre.admission.v1.AdmissionService.Admit:input_type -> cadre.admission.v1.AdmitRequest
-	5,  // 16: cadre.admission.v1.AdmissionService.Standing:input_type -> cadre.admission.v1.StandingRequest
+	5,  // 16: cadre.admission.v1.AdmissionService.AdmissionStatus:input_type -> cadre.admission.v1.AdmissionStatusRequest
 	0,  // 17: cadre.admission.v1.BootstrapService.ProveClusterID:input_type -> cadre.admission.v1.ProveClusterIDRequest
 	2,  // 18: cadre.admission.v1.CredentialService.Renew:input_type -> cadre.admission.v1.RenewRequest
 	8,  // 19: cadre.admission.v1.AdmissionService.Challenge:output_type -> cadre.admission.v1.ChallengeResponse
 	11, // 20: cadre.admission.v1.AdmissionService.Admit:output_type -> cadre.admission.v1.AdmitResponse
-	6,  // 21: cadre.admission.v1.AdmissionService.Standing:output_type -> cadre.admission.v1.StandingResponse
+	6,  // 21: cadre.admission.v1.AdmissionService.AdmissionStatus:output_type -> cadre.admission.v1.AdmissionStatusResponse
 	1,  // 22: cadre.admission.v1.BootstrapService.ProveClusterID:output_type -> cadre.admission.v1.ProveClusterIDResponse
 	4,  // 23: cadre.admission.v1.CredentialService.Renew:output_type -> cadre.admission.v1.RenewResponse
 	19, // [19:24] is the sub-list for method output_type

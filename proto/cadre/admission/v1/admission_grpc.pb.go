@@ -23,9 +23,9 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	AdmissionService_Challenge_FullMethodName = "/cadre.admission.v1.AdmissionService/Challenge"
-	AdmissionService_Admit_FullMethodName     = "/cadre.admission.v1.AdmissionService/Admit"
-	AdmissionService_Standing_FullMethodName  = "/cadre.admission.v1.AdmissionService/Standing"
+	AdmissionService_Challenge_FullMethodName       = "/cadre.admission.v1.AdmissionService/Challenge"
+	AdmissionService_Admit_FullMethodName           = "/cadre.admission.v1.AdmissionService/Admit"
+	AdmissionService_AdmissionStatus_FullMethodName = "/cadre.admission.v1.AdmissionService/AdmissionStatus"
 )
 
 // AdmissionServiceClient is the client API for AdmissionService service.
@@ -39,10 +39,10 @@ type AdmissionServiceClient interface {
 	Challenge(ctx context.Context, in *ChallengeRequest, opts ...grpc.CallOption) (*ChallengeResponse, error)
 	// Admit spends the nonce, verifies and appraises the evidence, and issues credentials.
 	Admit(ctx context.Context, in *AdmitRequest, opts ...grpc.CallOption) (*AdmitResponse, error)
-	// Standing answers an admitted Boot without a control session whether it still holds the Slot
+	// AdmissionStatus answers an admitted Boot without a control session whether it still holds the Slot
 	// that it names. The key of the connection identifies the Boot. The Boot accepts only a server
 	// with a coordinator's SVID.
-	Standing(ctx context.Context, in *StandingRequest, opts ...grpc.CallOption) (*StandingResponse, error)
+	AdmissionStatus(ctx context.Context, in *AdmissionStatusRequest, opts ...grpc.CallOption) (*AdmissionStatusResponse, error)
 }
 
 type admissionServiceClient struct {
@@ -73,10 +73,10 @@ func (c *admissionServiceClient) Admit(ctx context.Context, in *AdmitRequest, op
 	return out, nil
 }
 
-func (c *admissionServiceClient) Standing(ctx context.Context, in *StandingRequest, opts ...grpc.CallOption) (*StandingResponse, error) {
+func (c *admissionServiceClient) AdmissionStatus(ctx context.Context, in *AdmissionStatusRequest, opts ...grpc.CallOption) (*AdmissionStatusResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(StandingResponse)
-	err := c.cc.Invoke(ctx, AdmissionService_Standing_FullMethodName, in, out, cOpts...)
+	out := new(AdmissionStatusResponse)
+	err := c.cc.Invoke(ctx, AdmissionService_AdmissionStatus_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -94,10 +94,10 @@ type AdmissionServiceServer interface {
 	Challenge(context.Context, *ChallengeRequest) (*ChallengeResponse, error)
 	// Admit spends the nonce, verifies and appraises the evidence, and issues credentials.
 	Admit(context.Context, *AdmitRequest) (*AdmitResponse, error)
-	// Standing answers an admitted Boot without a control session whether it still holds the Slot
+	// AdmissionStatus answers an admitted Boot without a control session whether it still holds the Slot
 	// that it names. The key of the connection identifies the Boot. The Boot accepts only a server
 	// with a coordinator's SVID.
-	Standing(context.Context, *StandingRequest) (*StandingResponse, error)
+	AdmissionStatus(context.Context, *AdmissionStatusRequest) (*AdmissionStatusResponse, error)
 	mustEmbedUnimplementedAdmissionServiceServer()
 }
 
@@ -114,8 +114,8 @@ func (UnimplementedAdmissionServiceServer) Challenge(context.Context, *Challenge
 func (UnimplementedAdmissionServiceServer) Admit(context.Context, *AdmitRequest) (*AdmitResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method Admit not implemented")
 }
-func (UnimplementedAdmissionServiceServer) Standing(context.Context, *StandingRequest) (*StandingResponse, error) {
-	return nil, status.Errorf(codes.Unimplemented, "method Standing not implemented")
+func (UnimplementedAdmissionServiceServer) AdmissionStatus(context.Context, *AdmissionStatusRequest) (*AdmissionStatusResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method AdmissionStatus not implemented")
 }
 func (UnimplementedAdmissionServiceServer) mustEmbedUnimplementedAdmissionServiceServer() {}
 func (UnimplementedAdmissionServiceServer) testEmbeddedByValue()                          {}
@@ -174,20 +174,20 @@ func _AdmissionService_Admit_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
-func _AdmissionService_Standing_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(StandingRequest)
+func _AdmissionService_AdmissionStatus_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AdmissionStatusRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(AdmissionServiceServer).Standing(ctx, in)
+		return srv.(AdmissionServiceServer).AdmissionStatus(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: AdmissionService_Standing_FullMethodName,
+		FullMethod: AdmissionService_AdmissionStatus_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(AdmissionServiceServer).Standing(ctx, req.(*StandingRequest))
+		return srv.(AdmissionServiceServer).AdmissionStatus(ctx, req.(*AdmissionStatusRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -208,8 +208,8 @@ var AdmissionService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _AdmissionService_Admit_Handler,
 		},
 		{
-			MethodName: "Standing",
-			Handler:    _AdmissionService_Standing_Handler,
+			MethodName: "AdmissionStatus",
+			Handler:    _AdmissionService_AdmissionStatus_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -532,7 +532,7 @@ func (x *ListAdmissionsRequest) GetGroup() string {
 type ListAdmissionsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Each is the JSON of core/policy.AdmissionStatus, ordered by Slot.
-	StandingsJson [][]byte `protobuf:"bytes,1,rep,name=standings_json,json=standingsJson,proto3" json:"standings_json,omitempty"`
+	AdmissionStatusesJson [][]byte `protobuf:"bytes,1,rep,name=admission_statuses_json,json=admissionStatusesJson,proto3" json:"admission_statuses_json,omitempty"`
 	// True when the root of trust is not Intel's.
 	Simulated     bool `protobuf:"varint,2,opt,name=simulated,proto3" json:"simulated,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -569,9 +569,9 @@ func (*ListAdmissionsResponse) Descriptor() ([]byte, []int) {
 	return file_cadre_api_v1_policy_proto_rawDescGZIP(), []int{9}
 }
 
-func (x *ListAdmissionsResponse) GetStandingsJson() [][]byte {
+func (x *ListAdmissionsResponse) GetAdmissionStatusesJson() [][]byte {
 	if x != nil {
-		return x.StandingsJson
+		return x.AdmissionStatusesJson
 	}
 	return nil
 }
@@ -1512,9 +1512,9 @@ const file_cadre_api_v1_policy_proto_rawDesc = "" +
 	"\x17LowerCollateralResponse\x12\x18\n" +
 	"\achanged\x18\x01 \x01(\bR\achanged\"-\n" +
 	"\x15ListAdmissionsRequest\x12\x14\n" +
-	"\x05group\x18\x01 \x01(\tR\x05group\"]\n" +
-	"\x16ListAdmissionsResponse\x12%\n" +
-	"\x0estandings_json\x18\x01 \x03(\fR\rstandingsJson\x12\x1c\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\"n\n" +
+	"\x16ListAdmissionsResponse\x126\n" +
+	"\x17admission_statuses_json\x18\x01 \x03(\fR\x15admissionStatusesJson\x12\x1c\n" +
 	"\tsimulated\x18\x02 \x01(\bR\tsimulated\"-\n" +
 	"\x17ExplainAdmissionRequest\x12\x12\n" +
 	"\x04slot\x18\x01 \x01(\tR\x04slot\"c\n" +
