@@ -436,7 +436,7 @@ func (c *Coordinator) gauges() {
 		machines((*view.View).MachinesFall))
 	c.metrics.Gauge("cadre_control_sessions", "Slots with an open control session here.", func() float64 { return float64(c.reports.Connected()) })
 	c.metrics.Gauge("cadre_api_operators", "Open connections of operators to the API.", func() float64 { n, _ := c.server.Connections(); return float64(n) })
-	c.metrics.Gauge("cadre_api_strangers", "Open connections to the API that no good token vouches for.", func() float64 { _, n := c.server.Connections(); return float64(n) })
+	c.metrics.Gauge("cadre_api_unauthenticated_callers", "Open connections of callers to the API without a valid token.", func() float64 { _, n := c.server.Connections(); return float64(n) })
 	c.metrics.Gauge("cadre_consul_restarts", "Times the Consul server was started again.", func() float64 { return float64(c.consul.Restarts()) })
 }
 

@@ -183,11 +183,11 @@ func TestINP01_INP04_INP08_HalfSentCallsKeepNoOperatorOut(t *testing.T) {
 	gather(t, address)
 	took := []time.Duration{operator(t, address)}
 	cost := memory() - before
-	_, strangers := a.Connections()
+	_, unauthenticated := a.Connections()
 	took = append(took, operator(t, address))
-	t.Logf("an operator's first call took %v among %d strangers; %.1f MiB for both sides", took, strangers, float64(cost)/(1<<20))
-	if strangers < crowdSize/2 {
-		t.Errorf("%d strangers are there, want a crowd", strangers)
+	t.Logf("an operator's first call took %v among %d unauthenticated callers; %.1f MiB for both sides", took, unauthenticated, float64(cost)/(1<<20))
+	if unauthenticated < crowdSize/2 {
+		t.Errorf("%d unauthenticated callers, want more", unauthenticated)
 	}
 	if cost >= 32<<20 {
 		t.Errorf("%d bytes are held for them, want less than 32 MiB", cost)

@@ -147,8 +147,8 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// Connections returns the number of open connections of operators and of all other callers.
-func (s *Server) Connections() (operators, strangers int) {
+// Connections returns the number of open connections of operators and of unauthenticated callers.
+func (s *Server) Connections() (operators, unauthenticated int) {
 	return s.callers.Operators(), s.callers.Unauthenticated()
 }
 
