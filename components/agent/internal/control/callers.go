@@ -16,8 +16,8 @@ type PausedCallers struct {
 	NotPaused map[string]string
 }
 
-// unheardBy is the reason for a caller without a session to any answering coordinator.
-const unheardBy = "no coordinator that answered hears its agent"
+// notConnectedText is the reason for a caller without a session to any answering coordinator.
+const notConnectedText = "no coordinator that answered hears its agent"
 
 // answered is the answer of one coordinator.
 type answered struct {
@@ -28,7 +28,7 @@ type answered struct {
 // callerAnswers combines the answers of several coordinators. A caller counts as paused if any
 // coordinator reports it paused. The zero value has no answer yet.
 type callerAnswers struct {
-	paused, unheard map[string]bool
+	paused, notConnected map[string]bool
 	not             map[string]string
 	did             bool
 	errs            []error
@@ -40,20 +40,20 @@ func (c *callerAnswers) add(a answered) {
 		return
 	}
 	if !c.did {
-		c.did, c.paused, c.unheard, c.not = true, map[string]bool{}, map[string]bool{}, map[string]string{}
+		c.did, c.paused, c.notConnected, c.not = true, map[string]bool{}, map[string]bool{}, map[string]string{}
 	}
-	for _, slot := range a.out.GetHolding() {
+	for _, slot := range a.out.GetPaused() {
 		c.paused[slot] = true
 	}
-	maps.Copy(c.not, a.out.GetNotHolding())
-	for _, slot := range a.out.GetUnheard() {
-		c.unheard[slot] = true
+	maps.Copy(c.not, a.out.GetNotPaused())
+	for _, slot := range a.out.GetNotConnected() {
+		c.notConnected[slot] = true
 	}
 }
 
 // whole reports whether the answers cover every caller, so that further answers change nothing.
 func (c *callerAnswers) whole() bool {
-	for slot := range c.unheard {
+	for slot := range c.notConnected {
 		if _, spoken := c.not[slot]; !spoken && !c.paused[slot] {
 			return false
 		}
@@ -67,8 +67,8 @@ func (c *callerAnswers) sum() (PausedCallers, error) {
 		return PausedCallers{}, errors.Join(c.errs...)
 	}
 	out := PausedCallers{NotPaused: map[string]string{}}
-	for slot := range c.unheard {
-		out.NotPaused[slot] = unheardBy
+	for slot := range c.notConnected {
+		out.NotPaused[slot] = notConnectedText
 	}
 	maps.Copy(out.NotPaused, c.not)
 	for slot := range c.paused {

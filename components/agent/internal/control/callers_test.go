@@ -15,8 +15,8 @@ import (
 	"cadre.dev/raced/synctest"
 )
 
-// teller is a coordinator's answer to the begin of a hand-over.
-type teller struct {
+// beginAnswer is a coordinator's answer to the begin of a hand-over.
+type beginAnswer struct {
 	controlv1.CoordinatorServiceClient
 
 	out    *controlv1.BeginHandoverResponse
@@ -24,7 +24,7 @@ type teller struct {
 	silent bool
 }
 
-func (a *teller) BeginHandover(ctx context.Context, _ *controlv1.BeginHandoverRequest, _ ...grpc.CallOption) (*controlv1.BeginHandoverResponse, error) {
+func (a *beginAnswer) BeginHandover(ctx context.Context, _ *controlv1.BeginHandoverRequest, _ ...grpc.CallOption) (*controlv1.BeginHandoverResponse, error) {
 	if a.silent {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -35,23 +35,23 @@ func (a *teller) BeginHandover(ctx context.Context, _ *controlv1.BeginHandoverRe
 // TestCallersOfAllCoordinators: each coordinator notifies the agents with a session to it, and the
 // success of any one counts.
 func TestCallersOfAllCoordinators(t *testing.T) {
-	says := func(paused []string, not map[string]string, unheard ...string) *teller {
-		return &teller{out: &controlv1.BeginHandoverResponse{Holding: paused, NotHolding: not, Unheard: unheard}}
+	says := func(paused []string, not map[string]string, notConnected ...string) *beginAnswer {
+		return &beginAnswer{out: &controlv1.BeginHandoverResponse{Paused: paused, NotPaused: not, NotConnected: notConnected}}
 	}
 	for name, c := range map[string]struct {
-		all    []*teller
+		all    []*beginAnswer
 		paused []string
 		not    map[string]string
 		took   time.Duration
 		failed bool
 	}{
-		"each hears some":           {[]*teller{says([]string{"app-0"}, nil, "app-1"), says([]string{"app-1"}, nil, "app-0")}, []string{"app-0", "app-1"}, nil, 0, false},
-		"one of them did it":        {[]*teller{says(nil, map[string]string{"app-0": "its agent does not answer"}, "app-1"), says([]string{"app-0", "app-1"}, nil)}, []string{"app-0", "app-1"}, nil, 0, false},
-		"one caller has no session": {[]*teller{says([]string{"app-0"}, nil, "app-1"), says(nil, nil, "app-0", "app-1")}, []string{"app-0"}, map[string]string{"app-1": unheardBy}, 0, false},
-		"a silent one is needed":    {[]*teller{says([]string{"app-0"}, nil, "app-1"), {silent: true}}, []string{"app-0"}, map[string]string{"app-1": unheardBy}, beginLimit, false},
-		"a silent one is not":       {[]*teller{says([]string{"app-0"}, map[string]string{"app-1": "busy"}), {silent: true}}, []string{"app-0"}, map[string]string{"app-1": "busy"}, 0, false},
-		"one knows nothing of it":   {[]*teller{{err: errors.New("behind")}, says([]string{"app-0"}, nil)}, []string{"app-0"}, nil, 0, false},
-		"none does it":              {[]*teller{{err: errors.New("behind")}, {silent: true}}, nil, nil, beginLimit, true},
+		"each hears some":           {[]*beginAnswer{says([]string{"app-0"}, nil, "app-1"), says([]string{"app-1"}, nil, "app-0")}, []string{"app-0", "app-1"}, nil, 0, false},
+		"one of them did it":        {[]*beginAnswer{says(nil, map[string]string{"app-0": "its agent does not answer"}, "app-1"), says([]string{"app-0", "app-1"}, nil)}, []string{"app-0", "app-1"}, nil, 0, false},
+		"one caller has no session": {[]*beginAnswer{says([]string{"app-0"}, nil, "app-1"), says(nil, nil, "app-0", "app-1")}, []string{"app-0"}, map[string]string{"app-1": notConnectedText}, 0, false},
+		"a silent one is needed":    {[]*beginAnswer{says([]string{"app-0"}, nil, "app-1"), {silent: true}}, []string{"app-0"}, map[string]string{"app-1": notConnectedText}, beginLimit, false},
+		"a silent one is not":       {[]*beginAnswer{says([]string{"app-0"}, map[string]string{"app-1": "busy"}), {silent: true}}, []string{"app-0"}, map[string]string{"app-1": "busy"}, 0, false},
+		"one knows nothing of it":   {[]*beginAnswer{{err: errors.New("behind")}, says([]string{"app-0"}, nil)}, []string{"app-0"}, nil, 0, false},
+		"none does it":              {[]*beginAnswer{{err: errors.New("behind")}, {silent: true}}, nil, nil, beginLimit, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

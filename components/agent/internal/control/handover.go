@@ -101,22 +101,22 @@ type PausedRoute struct {
 	Message string
 }
 
-// HoldRoutes implements AgentService.
-func (w *wakeServer) HoldRoutes(ctx context.Context, r *controlv1.HoldRoutesRequest) (*controlv1.HoldRoutesResponse, error) {
-	out := &controlv1.HoldRoutesResponse{}
+// PauseRoutes implements AgentService.
+func (w *wakeServer) PauseRoutes(ctx context.Context, r *controlv1.PauseRoutesRequest) (*controlv1.PauseRoutesResponse, error) {
+	out := &controlv1.PauseRoutesResponse{}
 	if w.hub.cfg.Pauser == nil {
 		return out, nil
 	}
 	for _, one := range w.hub.cfg.Pauser.Pause(ctx, r.GetGroup(), r.GetOperationId()) {
-		out.Routes = append(out.Routes, &controlv1.HeldRoute{Route: one.Route, Held: one.Paused, Message: one.Message})
+		out.Routes = append(out.Routes, &controlv1.PausedRoute{Route: one.Route, Paused: one.Paused, Message: one.Message})
 	}
 	return out, nil
 }
 
-// ReleaseRoutes implements AgentService.
-func (w *wakeServer) ReleaseRoutes(_ context.Context, r *controlv1.ReleaseRoutesRequest) (*controlv1.ReleaseRoutesResponse, error) {
+// ResumeRoutes implements AgentService.
+func (w *wakeServer) ResumeRoutes(_ context.Context, r *controlv1.ResumeRoutesRequest) (*controlv1.ResumeRoutesResponse, error) {
 	if w.hub.cfg.Pauser != nil {
 		w.hub.cfg.Pauser.Release(r.GetGroup(), r.GetOperationId(), r.GetLeader())
 	}
-	return &controlv1.ReleaseRoutesResponse{}, nil
+	return &controlv1.ResumeRoutesResponse{}, nil
 }

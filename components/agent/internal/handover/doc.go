@@ -1,8 +1,8 @@
 // Package handover is the consumer's side of a planned hand-over: while an Operation moves the
 // leadership of a group, this CVM pauses its clients on the routes to that group.
 //
-//	HoldRoutes ────► Routes ─► one machine for each route ─► connpause: new connections wait
-//	ReleaseRoutes ─►   ▲                                  └► pooler: queries wait
+//	PauseRoutes ────► Routes ─► one machine for each route ─► connpause: new connections wait
+//	ResumeRoutes ─►   ▲                                  └► pooler: queries wait
 //	                   └── which endpoints does our own Envoy have for the route?
 //
 // The machine releases a route when Envoy shows the new leader, so that paused clients reach the

@@ -7,13 +7,13 @@ type collector struct{ stats func() []Stats }
 
 var (
 	descServed      = desc("served", "1 while the route's address is served without a fault.")
-	descRoutePaused = desc("held", "1 while clients of the route wait, or are about to.")
+	descRoutePaused = desc("paused", "1 while clients of the route wait, or are about to.")
 
 	// Of routes without a pooler.
 	descOpen              = desc("open_connections", "Connections of clients that are open.")
 	descWaiting           = desc("waiting_connections", "Open connections that wait for the end of a pause.")
-	descConnectionsPaused = desc("held_connections_total", "Connections that had to wait.")
-	descEnded             = desc("held_connections_ended_total", "Connections that wait no more: resumed with the release, expired with its limit, or left by their clients.", "outcome")
+	descConnectionsPaused = desc("paused_connections_total", "Connections that had to wait.")
+	descEnded             = desc("paused_connections_ended_total", "Connections that wait no more: resumed with the release, expired with its limit, or left by their clients.", "outcome")
 	descRefused           = desc("refused_connections_total", "Connections that were refused: too many waited, or were open.")
 	descFailed            = desc("failed_connections_total", "Connections that reached no target.")
 

@@ -38,12 +38,12 @@ func TestFigures(t *testing.T) {
 	}
 	for _, want := range []string{
 		`served{group="db",route="master"} 1`, `served{group="db",route="pooled"} 0`,
-		`held{group="db",route="master"} 1`, `held{group="db",route="pooled"} 0`,
+		`paused{group="db",route="master"} 1`, `paused{group="db",route="pooled"} 0`,
 		`open_connections{group="db",route="master"} 9`, `waiting_connections{group="db",route="master"} 2`,
-		`held_connections_total{group="db",route="master"} 20`,
-		`held_connections_ended_total{group="db",outcome="released",route="master"} 15`,
-		`held_connections_ended_total{group="db",outcome="expired",route="master"} 1`,
-		`held_connections_ended_total{group="db",outcome="left",route="master"} 2`,
+		`paused_connections_total{group="db",route="master"} 20`,
+		`paused_connections_ended_total{group="db",outcome="released",route="master"} 15`,
+		`paused_connections_ended_total{group="db",outcome="expired",route="master"} 1`,
+		`paused_connections_ended_total{group="db",outcome="left",route="master"} 2`,
 		`refused_connections_total{group="db",route="master"} 3`, `failed_connections_total{group="db",route="master"} 4`,
 		`pooler_up{group="db",route="pooled"} 1`, `pooler_paused{group="db",route="pooled"} 1`,
 		`pooler_clients{group="db",route="pooled"} 11`, `pooler_waiting_clients{group="db",route="pooled"} 5`,

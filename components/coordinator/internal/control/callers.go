@@ -35,8 +35,8 @@ func scopeOf(callers map[string][]string) Scope {
 	return out
 }
 
-// unheard returns the admitted Slots of callers that have no session among notified, sorted.
-func unheard(v *view.View, callers map[string][]string, notified []*session) []string {
+// notConnected returns the admitted Slots of callers that have no session among notified, sorted.
+func notConnected(v *view.View, callers map[string][]string, notified []*session) []string {
 	var out []string
 	for slot, a := range v.Admissions {
 		if _, calls := callers[a.Value.Group]; !calls || v.Boots[slot].EndedBy(a.Value.BootID) {
@@ -50,15 +50,15 @@ func unheard(v *view.View, callers map[string][]string, notified []*session) []s
 	return out
 }
 
-// notHeld returns the routes that an agent does not hold, with the reasons; "" if it holds all. A
-// route missing in the answer counts as not held: the agent's configuration may be outdated.
-func notHeld(answer *controlv1.HoldRoutesResponse, routes []string) string {
+// notPaused returns the routes that an agent has not paused, with the reasons; "" if it paused all. A
+// route missing in the answer counts as not paused: the agent's configuration may be outdated.
+func notPaused(answer *controlv1.PauseRoutesResponse, routes []string) string {
 	why := map[string]string{}
 	for _, name := range routes {
 		why[name] = "its agent does not know the route"
 	}
 	for _, r := range answer.GetRoutes() {
-		if delete(why, r.GetRoute()); !r.GetHeld() {
+		if delete(why, r.GetRoute()); !r.GetPaused() {
 			why[r.GetRoute()] = r.GetMessage()
 		}
 	}

@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	// holdLimit bounds the time in which callers' agents must hold: a pooler waits for transactions
+	// pauseLimit bounds the time in which callers' agents must pause: a pooler waits for transactions
 	// for up to 2 s. The limit is shorter than the wait of the agent that hands over.
-	holdLimit = 2500 * time.Millisecond
-	// releaseLimit bounds the calls at the end of a hand-over; after a missed call the hold's own
+	pauseLimit = 2500 * time.Millisecond
+	// resumeLimit bounds the calls at the end of a hand-over; after a missed call the pause's own
 	// limit applies.
-	releaseLimit = time.Second
+	resumeLimit = time.Second
 )
 
-// BeginHandover implements CoordinatorService. BeginHandover asks the agents of callers to hold
-// their routes, and answers when they do. BeginHandover stores nothing: each agent knows its own
-// hold and its limit.
+// BeginHandover implements CoordinatorService. BeginHandover asks the agents of callers to pause
+// their routes, and answers when they have. BeginHandover stores nothing: each agent knows its own
+// pause and its limit.
 func (s *Service) BeginHandover(ctx context.Context, req *controlv1.BeginHandoverRequest) (*controlv1.BeginHandoverResponse, error) {
 	id, v, err := s.handingOver(ctx, req.GetOperationId())
 	if err != nil {
@@ -38,30 +38,30 @@ func (s *Service) BeginHandover(ctx context.Context, req *controlv1.BeginHandove
 	defer done()
 	var (
 		mu     sync.Mutex
-		out    = &controlv1.BeginHandoverResponse{NotHolding: map[string]string{}}
+		out    = &controlv1.BeginHandoverResponse{NotPaused: map[string]string{}}
 		routes = callersOf(s.directory.ServiceMeshes(v), id.Group)
 		to     = s.newestOf(scopeOf(routes))
-		hold   = &controlv1.HoldRoutesRequest{Group: id.Group, OperationId: tryOf(req)}
+		pause  = &controlv1.PauseRoutesRequest{Group: id.Group, OperationId: tryOf(req)}
 	)
-	out.Unheard = unheard(v, routes, to)
-	s.callAll(ctx, to, holdLimit, func(ctx context.Context, one *session) {
-		answer, err := one.agent.HoldRoutes(ctx, hold)
-		why := notHeld(answer, routes[one.group])
+	out.NotConnected = notConnected(v, routes, to)
+	s.callAll(ctx, to, pauseLimit, func(ctx context.Context, one *session) {
+		answer, err := one.agent.PauseRoutes(ctx, pause)
+		why := notPaused(answer, routes[one.group])
 		if err != nil {
 			why = "its agent does not answer: " + status.Convert(err).Message()
 		}
 		mu.Lock()
 		defer mu.Unlock()
 		if why == "" {
-			out.Holding = append(out.Holding, one.slot)
+			out.Paused = append(out.Paused, one.slot)
 			return
 		}
 		clip(&why)
-		out.NotHolding[one.slot] = why
+		out.NotPaused[one.slot] = why
 	})
-	slices.Sort(out.Holding)
+	slices.Sort(out.Paused)
 	s.log.Info("callers were asked to wait for a hand-over", "slot", id.Slot, "operation", req.GetOperationId(),
-		"waiting", len(out.GetHolding()), "not_waiting", len(out.GetNotHolding()), "unheard", len(out.GetUnheard()))
+		"waiting", len(out.GetPaused()), "not_waiting", len(out.GetNotPaused()), "not_connected", len(out.GetNotConnected()))
 	return out, nil
 }
 
@@ -82,15 +82,15 @@ func (s *Service) EndHandover(ctx context.Context, req *controlv1.EndHandoverReq
 	}
 	ctx, done := s.ends.take(ctx, id.Slot)
 	defer done()
-	release := &controlv1.ReleaseRoutesRequest{Group: id.Group, OperationId: tryOf(req), Leader: req.GetLeader()}
+	resume := &controlv1.ResumeRoutesRequest{Group: id.Group, OperationId: tryOf(req), Leader: req.GetLeader()}
 	notify := func(ctx context.Context, one *session) {
-		if _, err := one.agent.ReleaseRoutes(ctx, release); err != nil {
+		if _, err := one.agent.ResumeRoutes(ctx, resume); err != nil {
 			s.log.Warn("an agent was not notified of the end of a hand-over", "slot", one.slot, "operation", req.GetOperationId(), "error", err)
 		}
 	}
 	// Callers wait for the report of the new leader's agent, which checks its role once a second.
 	callers := s.newestOf(scopeOf(callersOf(s.directory.ServiceMeshes(v), id.Group)))
-	s.callAll(ctx, append(s.sessionsOf(id.Group, req.GetLeader()), callers...), releaseLimit, notify)
+	s.callAll(ctx, append(s.sessionsOf(id.Group, req.GetLeader()), callers...), resumeLimit, notify)
 	return &controlv1.EndHandoverResponse{}, nil
 }
 

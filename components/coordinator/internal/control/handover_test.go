@@ -27,11 +27,11 @@ import (
 	"cadre.dev/store"
 )
 
-// holdingAgent answers as configured, or else that it holds the route "r", and records its calls.
-type holdingAgent struct {
+// pausingAgent answers as configured, or else that it paused the route "r", and records its calls.
+type pausingAgent struct {
 	controlv1.AgentServiceClient
 
-	routes []*controlv1.HeldRoute
+	routes []*controlv1.PausedRoute
 	silent bool
 
 	mu       sync.Mutex
@@ -39,7 +39,7 @@ type holdingAgent struct {
 	released []string
 }
 
-func (a *holdingAgent) HoldRoutes(ctx context.Context, r *controlv1.HoldRoutesRequest, _ ...grpc.CallOption) (*controlv1.HoldRoutesResponse, error) {
+func (a *pausingAgent) PauseRoutes(ctx context.Context, r *controlv1.PauseRoutesRequest, _ ...grpc.CallOption) (*controlv1.PauseRoutesResponse, error) {
 	if a.silent {
 		<-ctx.Done()
 		return nil, status.FromContextError(ctx.Err()).Err()
@@ -48,16 +48,16 @@ func (a *holdingAgent) HoldRoutes(ctx context.Context, r *controlv1.HoldRoutesRe
 	defer a.mu.Unlock()
 	a.held = append(a.held, r.GetGroup()+"/"+r.GetOperationId())
 	if a.routes == nil {
-		return &controlv1.HoldRoutesResponse{Routes: []*controlv1.HeldRoute{{Route: "r", Held: true}}}, nil
+		return &controlv1.PauseRoutesResponse{Routes: []*controlv1.PausedRoute{{Route: "r", Paused: true}}}, nil
 	}
-	return &controlv1.HoldRoutesResponse{Routes: a.routes}, nil
+	return &controlv1.PauseRoutesResponse{Routes: a.routes}, nil
 }
 
-func (a *holdingAgent) ReleaseRoutes(_ context.Context, r *controlv1.ReleaseRoutesRequest, _ ...grpc.CallOption) (*controlv1.ReleaseRoutesResponse, error) {
+func (a *pausingAgent) ResumeRoutes(_ context.Context, r *controlv1.ResumeRoutesRequest, _ ...grpc.CallOption) (*controlv1.ResumeRoutesResponse, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.released = append(a.released, r.GetGroup()+"/"+r.GetOperationId()+"/"+r.GetLeader())
-	return &controlv1.ReleaseRoutesResponse{}, nil
+	return &controlv1.ResumeRoutesResponse{}, nil
 }
 
 // handover is a View in which "op" drains pg-0, and three groups dial routes. The route of app
@@ -92,25 +92,25 @@ func serving(v *view.View) *Service {
 	return New(fixed{v: v}, &Directory{}, reports.New(time.Now), ended, slog.New(slog.DiscardHandler))
 }
 
-func joined(s *Service, groupName, slot string, agent *holdingAgent) *holdingAgent {
+func joined(s *Service, groupName, slot string, agent *pausingAgent) *pausingAgent {
 	s.add(&session{group: groupName, slot: slot, wake: make(chan struct{}, 1), agent: agent})
 	return agent
 }
 
 func TestCallersWaitForAHandover(t *testing.T) {
 	s := serving(handover(operation.Draining))
-	old := joined(s, "app", "app-0", &holdingAgent{})
-	app := joined(s, "app", "app-0", &holdingAgent{})
-	stuck := joined(s, "app", "app-1", &holdingAgent{routes: []*controlv1.HeldRoute{{Route: "r", Message: "transactions go on"}, {Route: "x", Held: true}}})
-	others := []*holdingAgent{joined(s, "page", "page-0", &holdingAgent{}), joined(s, "other", "other-0", &holdingAgent{}), joined(s, "pg", "pg-0", &holdingAgent{}), joined(s, "pg", "pg-2", &holdingAgent{})}
-	leads := joined(s, "pg", "pg-1", &holdingAgent{})
+	old := joined(s, "app", "app-0", &pausingAgent{})
+	app := joined(s, "app", "app-0", &pausingAgent{})
+	stuck := joined(s, "app", "app-1", &pausingAgent{routes: []*controlv1.PausedRoute{{Route: "r", Message: "transactions go on"}, {Route: "x", Paused: true}}})
+	others := []*pausingAgent{joined(s, "page", "page-0", &pausingAgent{}), joined(s, "other", "other-0", &pausingAgent{}), joined(s, "pg", "pg-0", &pausingAgent{}), joined(s, "pg", "pg-2", &pausingAgent{})}
+	leads := joined(s, "pg", "pg-1", &pausingAgent{})
 
 	got, err := s.BeginHandover(from(t, "pg", "pg-0", "boot"), &controlv1.BeginHandoverRequest{OperationId: "op", Attempt: 7})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(got.GetHolding(), []string{"app-0"}) || !maps.Equal(got.GetNotHolding(), map[string]string{"app-1": "r: transactions go on"}) || len(got.GetUnheard()) != 0 {
-		t.Errorf("holding %v, not holding %v, unheard %v", got.GetHolding(), got.GetNotHolding(), got.GetUnheard())
+	if !slices.Equal(got.GetPaused(), []string{"app-0"}) || !maps.Equal(got.GetNotPaused(), map[string]string{"app-1": "r: transactions go on"}) || len(got.GetNotConnected()) != 0 {
+		t.Errorf("paused %v, not paused %v, not connected %v", got.GetPaused(), got.GetNotPaused(), got.GetNotConnected())
 	}
 	if !slices.Equal(app.held, []string{"pg/op/7"}) || len(stuck.held) != 1 {
 		t.Errorf("app-0 was asked %v, app-1 %v", app.held, stuck.held)
@@ -146,7 +146,7 @@ func TestOnlyADrainHolds(t *testing.T) {
 		"no session":          {operation.Draining, t.Context, "op", codes.Unauthenticated},
 	} {
 		s := serving(handover(c.phase))
-		app := joined(s, "app", "app-0", &holdingAgent{})
+		app := joined(s, "app", "app-0", &pausingAgent{})
 		if _, err := s.BeginHandover(c.ctx(), &controlv1.BeginHandoverRequest{OperationId: c.id}); status.Code(err) != c.code {
 			t.Errorf("%s: %v, want %v", name, err, c.code)
 		}
@@ -157,7 +157,7 @@ func TestOnlyADrainHolds(t *testing.T) {
 	v := handover(operation.Done)
 	v.Admissions["pg-1"] = view.Rec[policy.Admission]{Value: policy.Admission{Group: "pg", Slot: "pg-1", BootID: "boot"}}
 	s := serving(v)
-	app := joined(s, "app", "app-0", &holdingAgent{})
+	app := joined(s, "app", "app-0", &pausingAgent{})
 	for slot, id := range map[string]string{"pg-0": "other", "pg-1": "op"} {
 		if _, err := s.EndHandover(from(t, "pg", slot, "boot"), &controlv1.EndHandoverRequest{OperationId: id}); status.Code(err) != codes.FailedPrecondition || len(app.released) != 0 {
 			t.Errorf("%s ends the hand-over of %s: %v, released %v", slot, id, err, app.released)
@@ -177,11 +177,11 @@ func TestAgentsThatDoNotAnswerAreNotWaiting(t *testing.T) {
 	unreadable := *v
 	unreadable.ServiceMeshes = map[string]view.Rec[group.ServiceMesh]{}
 	unreadable.Bad = []*store.RecordError{{Key: store.ServiceMeshKey("app"), Index: 300, Err: errors.New("odd")}}
-	joined(s, "app", "app-1", &holdingAgent{routes: []*controlv1.HeldRoute{{Route: "another", Held: true}}})
+	joined(s, "app", "app-1", &pausingAgent{routes: []*controlv1.PausedRoute{{Route: "another", Paused: true}}})
 	for name, v := range map[string]*view.View{"readable": v, "unreadable": &unreadable} {
 		s.views = fixed{v: v}
 		got, err := s.BeginHandover(from(t, "pg", "pg-0", "boot"), &controlv1.BeginHandoverRequest{OperationId: "op", Attempt: 7})
-		if err != nil || !slices.Equal(got.GetUnheard(), []string{"app-0"}) || !maps.Equal(got.GetNotHolding(), map[string]string{"app-1": "r: its agent does not know the route"}) {
+		if err != nil || !slices.Equal(got.GetNotConnected(), []string{"app-0"}) || !maps.Equal(got.GetNotPaused(), map[string]string{"app-1": "r: its agent does not know the route"}) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}
@@ -213,14 +213,14 @@ func TestOneHandoverCallsAgentsAtATime(t *testing.T) {
 func TestASilentCallerStopsNoHandover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serving(handover(operation.Draining))
-		joined(s, "app", "app-0", &holdingAgent{silent: true})
-		joined(s, "app", "app-1", &holdingAgent{})
+		joined(s, "app", "app-0", &pausingAgent{silent: true})
+		joined(s, "app", "app-1", &pausingAgent{})
 		began := time.Now()
 		got, err := s.BeginHandover(from(t, "pg", "pg-0", "boot"), &controlv1.BeginHandoverRequest{OperationId: "op", Attempt: 7})
-		if err != nil || len(got.GetNotHolding()["app-0"]) == 0 || !slices.Equal(got.GetHolding(), []string{"app-1"}) {
+		if err != nil || len(got.GetNotPaused()["app-0"]) == 0 || !slices.Equal(got.GetPaused(), []string{"app-1"}) {
 			t.Errorf("%v, %v", got, err)
 		}
-		if took := time.Since(began); took != holdLimit {
+		if took := time.Since(began); took != pauseLimit {
 			t.Errorf("it took %v", took)
 		}
 	})

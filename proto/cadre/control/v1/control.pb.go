@@ -624,11 +624,11 @@ func (x *BeginHandoverRequest) GetAttempt() uint32 {
 type BeginHandoverResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Slots whose agents have paused their callers.
-	Holding []string `protobuf:"bytes,1,rep,name=holding,proto3" json:"holding,omitempty"`
+	Paused []string `protobuf:"bytes,1,rep,name=paused,proto3" json:"paused,omitempty"`
 	// Slots of callers that have not, with the reason: the hand-over continues.
-	NotHolding map[string]string `protobuf:"bytes,2,rep,name=not_holding,json=notHolding,proto3" json:"not_holding,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	NotPaused map[string]string `protobuf:"bytes,2,rep,name=not_paused,json=notPaused,proto3" json:"not_paused,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Slots of callers that the answering coordinator has no session with. Another one may.
-	Unheard       []string `protobuf:"bytes,3,rep,name=unheard,proto3" json:"unheard,omitempty"`
+	NotConnected  []string `protobuf:"bytes,3,rep,name=not_connected,json=notConnected,proto3" json:"not_connected,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -663,23 +663,23 @@ func (*BeginHandoverResponse) Descriptor() ([]byte, []int) {
 	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{5}
 }
 
-func (x *BeginHandoverResponse) GetHolding() []string {
+func (x *BeginHandoverResponse) GetPaused() []string {
 	if x != nil {
-		return x.Holding
+		return x.Paused
 	}
 	return nil
 }
 
-func (x *BeginHandoverResponse) GetNotHolding() map[string]string {
+func (x *BeginHandoverResponse) GetNotPaused() map[string]string {
 	if x != nil {
-		return x.NotHolding
+		return x.NotPaused
 	}
 	return nil
 }
 
-func (x *BeginHandoverResponse) GetUnheard() []string {
+func (x *BeginHandoverResponse) GetNotConnected() []string {
 	if x != nil {
-		return x.Unheard
+		return x.NotConnected
 	}
 	return nil
 }
@@ -781,7 +781,7 @@ func (*EndHandoverResponse) Descriptor() ([]byte, []int) {
 	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{7}
 }
 
-type HoldRoutesRequest struct {
+type PauseRoutesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Group whose leadership is about to move, and by which try of which Operation.
 	Group         string `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
@@ -790,20 +790,20 @@ type HoldRoutesRequest struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *HoldRoutesRequest) Reset() {
-	*x = HoldRoutesRequest{}
+func (x *PauseRoutesRequest) Reset() {
+	*x = PauseRoutesRequest{}
 	mi := &file_cadre_control_v1_control_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *HoldRoutesRequest) String() string {
+func (x *PauseRoutesRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*HoldRoutesRequest) ProtoMessage() {}
+func (*PauseRoutesRequest) ProtoMessage() {}
 
-func (x *HoldRoutesRequest) ProtoReflect() protoreflect.Message {
+func (x *PauseRoutesRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_cadre_control_v1_control_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -815,50 +815,50 @@ func (x *HoldRoutesRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use HoldRoutesRequest.ProtoReflect.Descriptor instead.
-func (*HoldRoutesRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use PauseRoutesRequest.ProtoReflect.Descriptor instead.
+func (*PauseRoutesRequest) Descriptor() ([]byte, []int) {
 	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{8}
 }
 
-func (x *HoldRoutesRequest) GetGroup() string {
+func (x *PauseRoutesRequest) GetGroup() string {
 	if x != nil {
 		return x.Group
 	}
 	return ""
 }
 
-func (x *HoldRoutesRequest) GetOperationId() string {
+func (x *PauseRoutesRequest) GetOperationId() string {
 	if x != nil {
 		return x.OperationId
 	}
 	return ""
 }
 
-// HeldRoute is an agent's pause of one route.
-type HeldRoute struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Route string                 `protobuf:"bytes,1,opt,name=route,proto3" json:"route,omitempty"`
-	Held  bool                   `protobuf:"varint,2,opt,name=held,proto3" json:"held,omitempty"`
-	// Why it is not held.
+// PausedRoute is an agent's pause of one route.
+type PausedRoute struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Route  string                 `protobuf:"bytes,1,opt,name=route,proto3" json:"route,omitempty"`
+	Paused bool                   `protobuf:"varint,2,opt,name=paused,proto3" json:"paused,omitempty"`
+	// Why it is not paused.
 	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *HeldRoute) Reset() {
-	*x = HeldRoute{}
+func (x *PausedRoute) Reset() {
+	*x = PausedRoute{}
 	mi := &file_cadre_control_v1_control_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *HeldRoute) String() string {
+func (x *PausedRoute) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*HeldRoute) ProtoMessage() {}
+func (*PausedRoute) ProtoMessage() {}
 
-func (x *HeldRoute) ProtoReflect() protoreflect.Message {
+func (x *PausedRoute) ProtoReflect() protoreflect.Message {
 	mi := &file_cadre_control_v1_control_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -870,53 +870,53 @@ func (x *HeldRoute) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use HeldRoute.ProtoReflect.Descriptor instead.
-func (*HeldRoute) Descriptor() ([]byte, []int) {
+// Deprecated: Use PausedRoute.ProtoReflect.Descriptor instead.
+func (*PausedRoute) Descriptor() ([]byte, []int) {
 	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{9}
 }
 
-func (x *HeldRoute) GetRoute() string {
+func (x *PausedRoute) GetRoute() string {
 	if x != nil {
 		return x.Route
 	}
 	return ""
 }
 
-func (x *HeldRoute) GetHeld() bool {
+func (x *PausedRoute) GetPaused() bool {
 	if x != nil {
-		return x.Held
+		return x.Paused
 	}
 	return false
 }
 
-func (x *HeldRoute) GetMessage() string {
+func (x *PausedRoute) GetMessage() string {
 	if x != nil {
 		return x.Message
 	}
 	return ""
 }
 
-type HoldRoutesResponse struct {
+type PauseRoutesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Routes        []*HeldRoute           `protobuf:"bytes,1,rep,name=routes,proto3" json:"routes,omitempty"`
+	Routes        []*PausedRoute         `protobuf:"bytes,1,rep,name=routes,proto3" json:"routes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *HoldRoutesResponse) Reset() {
-	*x = HoldRoutesResponse{}
+func (x *PauseRoutesResponse) Reset() {
+	*x = PauseRoutesResponse{}
 	mi := &file_cadre_control_v1_control_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *HoldRoutesResponse) String() string {
+func (x *PauseRoutesResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*HoldRoutesResponse) ProtoMessage() {}
+func (*PauseRoutesResponse) ProtoMessage() {}
 
-func (x *HoldRoutesResponse) ProtoReflect() protoreflect.Message {
+func (x *PauseRoutesResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_cadre_control_v1_control_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -928,43 +928,43 @@ func (x *HoldRoutesResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use HoldRoutesResponse.ProtoReflect.Descriptor instead.
-func (*HoldRoutesResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use PauseRoutesResponse.ProtoReflect.Descriptor instead.
+func (*PauseRoutesResponse) Descriptor() ([]byte, []int) {
 	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{10}
 }
 
-func (x *HoldRoutesResponse) GetRoutes() []*HeldRoute {
+func (x *PauseRoutesResponse) GetRoutes() []*PausedRoute {
 	if x != nil {
 		return x.Routes
 	}
 	return nil
 }
 
-// ReleaseRoutesRequest goes to callers' agents and to that of the Slot that leads now.
-type ReleaseRoutesRequest struct {
+// ResumeRoutesRequest goes to callers' agents and to that of the Slot that leads now.
+type ResumeRoutesRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Group       string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
 	OperationId string                 `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
-	// Slot that leads now, whom held connections go to; empty: nothing moved that is known of.
+	// Slot that leads now, which paused connections go to; empty: nothing moved that is known of.
 	Leader        string `protobuf:"bytes,3,opt,name=leader,proto3" json:"leader,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ReleaseRoutesRequest) Reset() {
-	*x = ReleaseRoutesRequest{}
+func (x *ResumeRoutesRequest) Reset() {
+	*x = ResumeRoutesRequest{}
 	mi := &file_cadre_control_v1_control_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ReleaseRoutesRequest) String() string {
+func (x *ResumeRoutesRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ReleaseRoutesRequest) ProtoMessage() {}
+func (*ResumeRoutesRequest) ProtoMessage() {}
 
-func (x *ReleaseRoutesRequest) ProtoReflect() protoreflect.Message {
+func (x *ResumeRoutesRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_cadre_control_v1_control_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -976,52 +976,52 @@ func (x *ReleaseRoutesRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ReleaseRoutesRequest.ProtoReflect.Descriptor instead.
-func (*ReleaseRoutesRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use ResumeRoutesRequest.ProtoReflect.Descriptor instead.
+func (*ResumeRoutesRequest) Descriptor() ([]byte, []int) {
 	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{11}
 }
 
-func (x *ReleaseRoutesRequest) GetGroup() string {
+func (x *ResumeRoutesRequest) GetGroup() string {
 	if x != nil {
 		return x.Group
 	}
 	return ""
 }
 
-func (x *ReleaseRoutesRequest) GetOperationId() string {
+func (x *ResumeRoutesRequest) GetOperationId() string {
 	if x != nil {
 		return x.OperationId
 	}
 	return ""
 }
 
-func (x *ReleaseRoutesRequest) GetLeader() string {
+func (x *ResumeRoutesRequest) GetLeader() string {
 	if x != nil {
 		return x.Leader
 	}
 	return ""
 }
 
-type ReleaseRoutesResponse struct {
+type ResumeRoutesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ReleaseRoutesResponse) Reset() {
-	*x = ReleaseRoutesResponse{}
+func (x *ResumeRoutesResponse) Reset() {
+	*x = ResumeRoutesResponse{}
 	mi := &file_cadre_control_v1_control_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ReleaseRoutesResponse) String() string {
+func (x *ResumeRoutesResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ReleaseRoutesResponse) ProtoMessage() {}
+func (*ResumeRoutesResponse) ProtoMessage() {}
 
-func (x *ReleaseRoutesResponse) ProtoReflect() protoreflect.Message {
+func (x *ResumeRoutesResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_cadre_control_v1_control_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1033,8 +1033,8 @@ func (x *ReleaseRoutesResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ReleaseRoutesResponse.ProtoReflect.Descriptor instead.
-func (*ReleaseRoutesResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use ResumeRoutesResponse.ProtoReflect.Descriptor instead.
+func (*ResumeRoutesResponse) Descriptor() ([]byte, []int) {
 	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{12}
 }
 
@@ -2963,34 +2963,34 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\fWakeResponse\"S\n" +
 	"\x14BeginHandoverRequest\x12!\n" +
 	"\foperation_id\x18\x01 \x01(\tR\voperationId\x12\x18\n" +
-	"\aattempt\x18\x02 \x01(\rR\aattempt\"\xe4\x01\n" +
-	"\x15BeginHandoverResponse\x12\x18\n" +
-	"\aholding\x18\x01 \x03(\tR\aholding\x12X\n" +
-	"\vnot_holding\x18\x02 \x03(\v27.cadre.control.v1.BeginHandoverResponse.NotHoldingEntryR\n" +
-	"notHolding\x12\x18\n" +
-	"\aunheard\x18\x03 \x03(\tR\aunheard\x1a=\n" +
-	"\x0fNotHoldingEntry\x12\x10\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\"\xe9\x01\n" +
+	"\x15BeginHandoverResponse\x12\x16\n" +
+	"\x06paused\x18\x01 \x03(\tR\x06paused\x12U\n" +
+	"\n" +
+	"not_paused\x18\x02 \x03(\v26.cadre.control.v1.BeginHandoverResponse.NotPausedEntryR\tnotPaused\x12#\n" +
+	"\rnot_connected\x18\x03 \x03(\tR\fnotConnected\x1a<\n" +
+	"\x0eNotPausedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"i\n" +
 	"\x12EndHandoverRequest\x12!\n" +
 	"\foperation_id\x18\x01 \x01(\tR\voperationId\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x16\n" +
 	"\x06leader\x18\x03 \x01(\tR\x06leader\"\x15\n" +
-	"\x13EndHandoverResponse\"L\n" +
-	"\x11HoldRoutesRequest\x12\x14\n" +
+	"\x13EndHandoverResponse\"M\n" +
+	"\x12PauseRoutesRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12!\n" +
-	"\foperation_id\x18\x02 \x01(\tR\voperationId\"O\n" +
-	"\tHeldRoute\x12\x14\n" +
-	"\x05route\x18\x01 \x01(\tR\x05route\x12\x12\n" +
-	"\x04held\x18\x02 \x01(\bR\x04held\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage\"I\n" +
-	"\x12HoldRoutesResponse\x123\n" +
-	"\x06routes\x18\x01 \x03(\v2\x1b.cadre.control.v1.HeldRouteR\x06routes\"g\n" +
-	"\x14ReleaseRoutesRequest\x12\x14\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId\"U\n" +
+	"\vPausedRoute\x12\x14\n" +
+	"\x05route\x18\x01 \x01(\tR\x05route\x12\x16\n" +
+	"\x06paused\x18\x02 \x01(\bR\x06paused\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"L\n" +
+	"\x13PauseRoutesResponse\x125\n" +
+	"\x06routes\x18\x01 \x03(\v2\x1d.cadre.control.v1.PausedRouteR\x06routes\"f\n" +
+	"\x13ResumeRoutesRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12!\n" +
 	"\foperation_id\x18\x02 \x01(\tR\voperationId\x12\x16\n" +
-	"\x06leader\x18\x03 \x01(\tR\x06leader\"\x17\n" +
-	"\x15ReleaseRoutesResponse\"\x11\n" +
+	"\x06leader\x18\x03 \x01(\tR\x06leader\"\x16\n" +
+	"\x14ResumeRoutesResponse\"\x11\n" +
 	"\x0fFarewellRequest\"\x12\n" +
 	"\x10FarewellResponse\"\x7f\n" +
 	"\x11GetDesiredRequest\x12#\n" +
@@ -3204,10 +3204,9 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\rOverlayStatus\x12&.cadre.control.v1.OverlayStatusRequest\x1a'.cadre.control.v1.OverlayStatusResponse\x12Z\n" +
 	"\vOverlayPing\x12$.cadre.control.v1.OverlayPingRequest\x1a%.cadre.control.v1.OverlayPingResponse\x12l\n" +
 	"\x11OverlayAllowBench\x12*.cadre.control.v1.OverlayAllowBenchRequest\x1a+.cadre.control.v1.OverlayAllowBenchResponse\x12]\n" +
-	"\fOverlayBench\x12%.cadre.control.v1.OverlayBenchRequest\x1a&.cadre.control.v1.OverlayBenchResponse\x12W\n" +
-	"\n" +
-	"HoldRoutes\x12#.cadre.control.v1.HoldRoutesRequest\x1a$.cadre.control.v1.HoldRoutesResponse\x12`\n" +
-	"\rReleaseRoutes\x12&.cadre.control.v1.ReleaseRoutesRequest\x1a'.cadre.control.v1.ReleaseRoutesResponse2c\n" +
+	"\fOverlayBench\x12%.cadre.control.v1.OverlayBenchRequest\x1a&.cadre.control.v1.OverlayBenchResponse\x12Z\n" +
+	"\vPauseRoutes\x12$.cadre.control.v1.PauseRoutesRequest\x1a%.cadre.control.v1.PauseRoutesResponse\x12]\n" +
+	"\fResumeRoutes\x12%.cadre.control.v1.ResumeRoutesRequest\x1a&.cadre.control.v1.ResumeRoutesResponse2c\n" +
 	"\vPeerService\x12T\n" +
 	"\tGetEpochs\x12\".cadre.control.v1.GetEpochsRequest\x1a#.cadre.control.v1.GetEpochsResponseB,Z*cadre.dev/proto/cadre/control/v1;controlv1b\x06proto3"
 
@@ -3240,11 +3239,11 @@ var file_cadre_control_v1_control_proto_goTypes = []any{
 	(*BeginHandoverResponse)(nil),     // 11: cadre.control.v1.BeginHandoverResponse
 	(*EndHandoverRequest)(nil),        // 12: cadre.control.v1.EndHandoverRequest
 	(*EndHandoverResponse)(nil),       // 13: cadre.control.v1.EndHandoverResponse
-	(*HoldRoutesRequest)(nil),         // 14: cadre.control.v1.HoldRoutesRequest
-	(*HeldRoute)(nil),                 // 15: cadre.control.v1.HeldRoute
-	(*HoldRoutesResponse)(nil),        // 16: cadre.control.v1.HoldRoutesResponse
-	(*ReleaseRoutesRequest)(nil),      // 17: cadre.control.v1.ReleaseRoutesRequest
-	(*ReleaseRoutesResponse)(nil),     // 18: cadre.control.v1.ReleaseRoutesResponse
+	(*PauseRoutesRequest)(nil),        // 14: cadre.control.v1.PauseRoutesRequest
+	(*PausedRoute)(nil),               // 15: cadre.control.v1.PausedRoute
+	(*PauseRoutesResponse)(nil),       // 16: cadre.control.v1.PauseRoutesResponse
+	(*ResumeRoutesRequest)(nil),       // 17: cadre.control.v1.ResumeRoutesRequest
+	(*ResumeRoutesResponse)(nil),      // 18: cadre.control.v1.ResumeRoutesResponse
 	(*FarewellRequest)(nil),           // 19: cadre.control.v1.FarewellRequest
 	(*FarewellResponse)(nil),          // 20: cadre.control.v1.FarewellResponse
 	(*GetDesiredRequest)(nil),         // 21: cadre.control.v1.GetDesiredRequest
@@ -3271,7 +3270,7 @@ var file_cadre_control_v1_control_proto_goTypes = []any{
 	(*OverlayAllowBenchResponse)(nil), // 42: cadre.control.v1.OverlayAllowBenchResponse
 	(*OverlayBenchRequest)(nil),       // 43: cadre.control.v1.OverlayBenchRequest
 	(*OverlayBenchResponse)(nil),      // 44: cadre.control.v1.OverlayBenchResponse
-	nil,                               // 45: cadre.control.v1.BeginHandoverResponse.NotHoldingEntry
+	nil,                               // 45: cadre.control.v1.BeginHandoverResponse.NotPausedEntry
 	nil,                               // 46: cadre.control.v1.Desired.SecretEpochsEntry
 	nil,                               // 47: cadre.control.v1.MemberView.MemberIdsEntry
 	nil,                               // 48: cadre.control.v1.Report.SecretEpochsEntry
@@ -3283,8 +3282,8 @@ var file_cadre_control_v1_control_proto_goTypes = []any{
 	(*v1.Bench)(nil),                  // 54: cadre.overlay.v1.Bench
 }
 var file_cadre_control_v1_control_proto_depIdxs = []int32{
-	45, // 0: cadre.control.v1.BeginHandoverResponse.not_holding:type_name -> cadre.control.v1.BeginHandoverResponse.NotHoldingEntry
-	15, // 1: cadre.control.v1.HoldRoutesResponse.routes:type_name -> cadre.control.v1.HeldRoute
+	45, // 0: cadre.control.v1.BeginHandoverResponse.not_paused:type_name -> cadre.control.v1.BeginHandoverResponse.NotPausedEntry
+	15, // 1: cadre.control.v1.PauseRoutesResponse.routes:type_name -> cadre.control.v1.PausedRoute
 	23, // 2: cadre.control.v1.GetDesiredResponse.desired:type_name -> cadre.control.v1.Desired
 	24, // 3: cadre.control.v1.Desired.operation:type_name -> cadre.control.v1.OperationOrder
 	46, // 4: cadre.control.v1.Desired.secret_epochs:type_name -> cadre.control.v1.Desired.SecretEpochsEntry
@@ -3330,8 +3329,8 @@ var file_cadre_control_v1_control_proto_depIdxs = []int32{
 	39, // 44: cadre.control.v1.AgentService.OverlayPing:input_type -> cadre.control.v1.OverlayPingRequest
 	41, // 45: cadre.control.v1.AgentService.OverlayAllowBench:input_type -> cadre.control.v1.OverlayAllowBenchRequest
 	43, // 46: cadre.control.v1.AgentService.OverlayBench:input_type -> cadre.control.v1.OverlayBenchRequest
-	14, // 47: cadre.control.v1.AgentService.HoldRoutes:input_type -> cadre.control.v1.HoldRoutesRequest
-	17, // 48: cadre.control.v1.AgentService.ReleaseRoutes:input_type -> cadre.control.v1.ReleaseRoutesRequest
+	14, // 47: cadre.control.v1.AgentService.PauseRoutes:input_type -> cadre.control.v1.PauseRoutesRequest
+	17, // 48: cadre.control.v1.AgentService.ResumeRoutes:input_type -> cadre.control.v1.ResumeRoutesRequest
 	6,  // 49: cadre.control.v1.PeerService.GetEpochs:input_type -> cadre.control.v1.GetEpochsRequest
 	22, // 50: cadre.control.v1.CoordinatorService.GetDesired:output_type -> cadre.control.v1.GetDesiredResponse
 	32, // 51: cadre.control.v1.CoordinatorService.Report:output_type -> cadre.control.v1.ReportResponse
@@ -3344,8 +3343,8 @@ var file_cadre_control_v1_control_proto_depIdxs = []int32{
 	40, // 58: cadre.control.v1.AgentService.OverlayPing:output_type -> cadre.control.v1.OverlayPingResponse
 	42, // 59: cadre.control.v1.AgentService.OverlayAllowBench:output_type -> cadre.control.v1.OverlayAllowBenchResponse
 	44, // 60: cadre.control.v1.AgentService.OverlayBench:output_type -> cadre.control.v1.OverlayBenchResponse
-	16, // 61: cadre.control.v1.AgentService.HoldRoutes:output_type -> cadre.control.v1.HoldRoutesResponse
-	18, // 62: cadre.control.v1.AgentService.ReleaseRoutes:output_type -> cadre.control.v1.ReleaseRoutesResponse
+	16, // 61: cadre.control.v1.AgentService.PauseRoutes:output_type -> cadre.control.v1.PauseRoutesResponse
+	18, // 62: cadre.control.v1.AgentService.ResumeRoutes:output_type -> cadre.control.v1.ResumeRoutesResponse
 	7,  // 63: cadre.control.v1.PeerService.GetEpochs:output_type -> cadre.control.v1.GetEpochsResponse
 	50, // [50:64] is the sub-list for method output_type
 	36, // [36:50] is the sub-list for method input_type

@@ -350,8 +350,8 @@ const (
 	AgentService_OverlayPing_FullMethodName       = "/cadre.control.v1.AgentService/OverlayPing"
 	AgentService_OverlayAllowBench_FullMethodName = "/cadre.control.v1.AgentService/OverlayAllowBench"
 	AgentService_OverlayBench_FullMethodName      = "/cadre.control.v1.AgentService/OverlayBench"
-	AgentService_HoldRoutes_FullMethodName        = "/cadre.control.v1.AgentService/HoldRoutes"
-	AgentService_ReleaseRoutes_FullMethodName     = "/cadre.control.v1.AgentService/ReleaseRoutes"
+	AgentService_PauseRoutes_FullMethodName       = "/cadre.control.v1.AgentService/PauseRoutes"
+	AgentService_ResumeRoutes_FullMethodName      = "/cadre.control.v1.AgentService/ResumeRoutes"
 )
 
 // AgentServiceClient is the client API for AgentService service.
@@ -371,12 +371,12 @@ type AgentServiceClient interface {
 	OverlayAllowBench(ctx context.Context, in *OverlayAllowBenchRequest, opts ...grpc.CallOption) (*OverlayAllowBenchResponse, error)
 	// OverlayBench measures throughput with a Peer, which takes part only if it is allowed to.
 	OverlayBench(ctx context.Context, in *OverlayBenchRequest, opts ...grpc.CallOption) (*OverlayBenchResponse, error)
-	// HoldRoutes has new connections to the routes to a group held, and poolers paused. It
-	// answers when they are, or says which could not be. Asked again for the same Operation it
-	// says how it is.
-	HoldRoutes(ctx context.Context, in *HoldRoutesRequest, opts ...grpc.CallOption) (*HoldRoutesResponse, error)
-	// ReleaseRoutes ends that. It does not wait until everything is released.
-	ReleaseRoutes(ctx context.Context, in *ReleaseRoutesRequest, opts ...grpc.CallOption) (*ReleaseRoutesResponse, error)
+	// PauseRoutes pauses new connections to the routes to a group, and their poolers. The answer names
+	// the routes that are paused and the routes that cannot be. A repeated call for the same Operation
+	// returns the present state.
+	PauseRoutes(ctx context.Context, in *PauseRoutesRequest, opts ...grpc.CallOption) (*PauseRoutesResponse, error)
+	// ResumeRoutes ends the pause. ResumeRoutes does not wait until everything is resumed.
+	ResumeRoutes(ctx context.Context, in *ResumeRoutesRequest, opts ...grpc.CallOption) (*ResumeRoutesResponse, error)
 }
 
 type agentServiceClient struct {
@@ -437,20 +437,20 @@ func (c *agentServiceClient) OverlayBench(ctx context.Context, in *OverlayBenchR
 	return out, nil
 }
 
-func (c *agentServiceClient) HoldRoutes(ctx context.Context, in *HoldRoutesRequest, opts ...grpc.CallOption) (*HoldRoutesResponse, error) {
+func (c *agentServiceClient) PauseRoutes(ctx context.Context, in *PauseRoutesRequest, opts ...grpc.CallOption) (*PauseRoutesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(HoldRoutesResponse)
-	err := c.cc.Invoke(ctx, AgentService_HoldRoutes_FullMethodName, in, out, cOpts...)
+	out := new(PauseRoutesResponse)
+	err := c.cc.Invoke(ctx, AgentService_PauseRoutes_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-func (c *agentServiceClient) ReleaseRoutes(ctx context.Context, in *ReleaseRoutesRequest, opts ...grpc.CallOption) (*ReleaseRoutesResponse, error) {
+func (c *agentServiceClient) ResumeRoutes(ctx context.Context, in *ResumeRoutesRequest, opts ...grpc.CallOption) (*ResumeRoutesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ReleaseRoutesResponse)
-	err := c.cc.Invoke(ctx, AgentService_ReleaseRoutes_FullMethodName, in, out, cOpts...)
+	out := new(ResumeRoutesResponse)
+	err := c.cc.Invoke(ctx, AgentService_ResumeRoutes_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -474,12 +474,12 @@ type AgentServiceServer interface {
 	OverlayAllowBench(context.Context, *OverlayAllowBenchRequest) (*OverlayAllowBenchResponse, error)
 	// OverlayBench measures throughput with a Peer, which takes part only if it is allowed to.
 	OverlayBench(context.Context, *OverlayBenchRequest) (*OverlayBenchResponse, error)
-	// HoldRoutes has new connections to the routes to a group held, and poolers paused. It
-	// answers when they are, or says which could not be. Asked again for the same Operation it
-	// says how it is.
-	HoldRoutes(context.Context, *HoldRoutesRequest) (*HoldRoutesResponse, error)
-	// ReleaseRoutes ends that. It does not wait until everything is released.
-	ReleaseRoutes(context.Context, *ReleaseRoutesRequest) (*ReleaseRoutesResponse, error)
+	// PauseRoutes pauses new connections to the routes to a group, and their poolers. The answer names
+	// the routes that are paused and the routes that cannot be. A repeated call for the same Operation
+	// returns the present state.
+	PauseRoutes(context.Context, *PauseRoutesRequest) (*PauseRoutesResponse, error)
+	// ResumeRoutes ends the pause. ResumeRoutes does not wait until everything is resumed.
+	ResumeRoutes(context.Context, *ResumeRoutesRequest) (*ResumeRoutesResponse, error)
 	mustEmbedUnimplementedAgentServiceServer()
 }
 
@@ -505,11 +505,11 @@ func (UnimplementedAgentServiceServer) OverlayAllowBench(context.Context, *Overl
 func (UnimplementedAgentServiceServer) OverlayBench(context.Context, *OverlayBenchRequest) (*OverlayBenchResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method OverlayBench not implemented")
 }
-func (UnimplementedAgentServiceServer) HoldRoutes(context.Context, *HoldRoutesRequest) (*HoldRoutesResponse, error) {
-	return nil, status.Errorf(codes.Unimplemented, "method HoldRoutes not implemented")
+func (UnimplementedAgentServiceServer) PauseRoutes(context.Context, *PauseRoutesRequest) (*PauseRoutesResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method PauseRoutes not implemented")
 }
-func (UnimplementedAgentServiceServer) ReleaseRoutes(context.Context, *ReleaseRoutesRequest) (*ReleaseRoutesResponse, error) {
-	return nil, status.Errorf(codes.Unimplemented, "method ReleaseRoutes not implemented")
+func (UnimplementedAgentServiceServer) ResumeRoutes(context.Context, *ResumeRoutesRequest) (*ResumeRoutesResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method ResumeRoutes not implemented")
 }
 func (UnimplementedAgentServiceServer) mustEmbedUnimplementedAgentServiceServer() {}
 func (UnimplementedAgentServiceServer) testEmbeddedByValue()                      {}
@@ -622,38 +622,38 @@ func _AgentService_OverlayBench_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
-func _AgentService_HoldRoutes_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(HoldRoutesRequest)
+func _AgentService_PauseRoutes_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PauseRoutesRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(AgentServiceServer).HoldRoutes(ctx, in)
+		return srv.(AgentServiceServer).PauseRoutes(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: AgentService_HoldRoutes_FullMethodName,
+		FullMethod: AgentService_PauseRoutes_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(AgentServiceServer).HoldRoutes(ctx, req.(*HoldRoutesRequest))
+		return srv.(AgentServiceServer).PauseRoutes(ctx, req.(*PauseRoutesRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
 
-func _AgentService_ReleaseRoutes_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ReleaseRoutesRequest)
+func _AgentService_ResumeRoutes_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResumeRoutesRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(AgentServiceServer).ReleaseRoutes(ctx, in)
+		return srv.(AgentServiceServer).ResumeRoutes(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: AgentService_ReleaseRoutes_FullMethodName,
+		FullMethod: AgentService_ResumeRoutes_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(AgentServiceServer).ReleaseRoutes(ctx, req.(*ReleaseRoutesRequest))
+		return srv.(AgentServiceServer).ResumeRoutes(ctx, req.(*ResumeRoutesRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -686,12 +686,12 @@ var AgentService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _AgentService_OverlayBench_Handler,
 		},
 		{
-			MethodName: "HoldRoutes",
-			Handler:    _AgentService_HoldRoutes_Handler,
+			MethodName: "PauseRoutes",
+			Handler:    _AgentService_PauseRoutes_Handler,
 		},
 		{
-			MethodName: "ReleaseRoutes",
-			Handler:    _AgentService_ReleaseRoutes_Handler,
+			MethodName: "ResumeRoutes",
+			Handler:    _AgentService_ResumeRoutes_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
