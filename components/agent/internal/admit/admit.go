@@ -87,8 +87,8 @@ func (c *Client) Again(ctx context.Context, present Admitted) (Admitted, error) 
 }
 
 // InUse reports to a coordinator which parts of a are in use.
-func (a Admitted) InUse() *admissionv1.Held {
-	return &admissionv1.Held{TokensId: a.Grant.GetConsul().GetTokensId(), Vip: a.Grant.GetVip(), KeepsToken: true}
+func (a Admitted) InUse() *admissionv1.CredentialsInUse {
+	return &admissionv1.CredentialsInUse{TokensId: a.Grant.GetConsul().GetTokensId(), Vip: a.Grant.GetVip(), KeepsToken: true}
 }
 
 func (c *Client) attempt(ctx context.Context, present *Admitted) (Admitted, error) {
@@ -154,7 +154,7 @@ func (c *Client) attempt(ctx context.Context, present *Admitted) (Admitted, erro
 		},
 	}
 	if present != nil {
-		request.Held = present.InUse()
+		request.InUse = present.InUse()
 	}
 	if c.cfg.Seen != nil {
 		request.SeenTerm, request.SeenState = c.cfg.Seen()

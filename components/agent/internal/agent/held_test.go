@@ -30,7 +30,7 @@ func TestTOK15_ABootSaysWhichTokensItUses(t *testing.T) {
 	said := make(chan string, 100)
 	answers := 0
 	c.Renewal = func(r *admissionv1.RenewRequest, out *admissionv1.Credentials) error { // one at a time
-		said <- r.GetHeld().GetTokensId()
+		said <- r.GetInUse().GetTokensId()
 		answers++
 		out.Consul.TokensId = "answer " + strconv.Itoa(answers)
 		if answers%2 == 1 {
@@ -53,7 +53,7 @@ func TestTOK15_ABootSaysWhichTokensItUses(t *testing.T) {
 	}
 	c.Order(&controlv1.Desired{Version: 10, Term: 3, PolicyEpoch: 2, ConfigJson: config(t, group.AgentConfig{Workload: group.Workload{Kind: "none"}})})
 	agenttest.Eventually(t, soon, "another admission", func() bool { return len(c.Admits()) >= 2 })
-	if first, next := c.Admits()[0].GetHeld(), c.Admits()[1].GetHeld(); first != nil || next.GetTokensId() == "" {
+	if first, next := c.Admits()[0].GetInUse(), c.Admits()[1].GetInUse(); first != nil || next.GetTokensId() == "" {
 		t.Errorf("said at the first admission: %v, at the next: %v", first, next)
 	}
 	if first, next := c.Admits()[0].GetSeenTerm(), c.Admits()[1].GetSeenTerm(); first != 0 || next != 3 {
@@ -72,7 +72,7 @@ func TestTOK15_SecretsThatAreLeftOutAreKept(t *testing.T) {
 	c.Order(&controlv1.Desired{Version: 10, Term: 3, ConfigJson: plain, SecretEpochs: map[string]uint32{"password": 1}})
 	var repaired atomic.Bool
 	c.Renewal = func(r *admissionv1.RenewRequest, out *admissionv1.Credentials) error {
-		if r.GetHeld() == nil {
+		if r.GetInUse() == nil {
 			t.Error("the boot does not say that it holds anything")
 		}
 		if !repaired.Load() {
@@ -144,10 +144,10 @@ func TestATokenThatConsulDoesNotKnowIsReplaced(t *testing.T) {
 	}
 	keeps, epoch := make(chan bool, 100), uint32(1)
 	c.Renewal = func(r *admissionv1.RenewRequest, out *admissionv1.Credentials) error { // one at a time
-		keeps <- r.GetHeld().GetKeepsToken()
+		keeps <- r.GetInUse().GetKeepsToken()
 		epoch++
 		out.Secrets[0].Epoch = epoch
-		out.Consul = &admissionv1.ConsulCredentials{TokensId: "one", TokenKept: r.GetHeld().GetKeepsToken()}
+		out.Consul = &admissionv1.ConsulCredentials{TokensId: "one", TokenKept: r.GetInUse().GetKeepsToken()}
 		return nil
 	}
 	c.Start(t)

@@ -84,7 +84,7 @@ func (a *Agent) renewOnce(ctx context.Context) (renewal.Credentials, error) {
 	known, _ := a.hub.Desired().Get()
 	inUse := current.InUse()
 	inUse.KeepsToken = !a.tokenLost
-	grant, err := a.hub.Renew(ctx, &admissionv1.RenewRequest{BootId: a.boot.ID, Held: inUse})
+	grant, err := a.hub.Renew(ctx, &admissionv1.RenewRequest{BootId: a.boot.ID, InUse: inUse})
 	if err != nil {
 		return renewal.Credentials{}, err
 	}

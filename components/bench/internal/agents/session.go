@@ -164,7 +164,7 @@ func (s *Session) Renew(ctx context.Context) error {
 				return context.Cause(ctx)
 			}
 		}
-		answer, err := admissionv1.NewCredentialServiceClient(channel).Renew(ctx, &admissionv1.RenewRequest{BootId: s.agent.BootID, Held: s.agent.held()})
+		answer, err := admissionv1.NewCredentialServiceClient(channel).Renew(ctx, &admissionv1.RenewRequest{BootId: s.agent.BootID, InUse: s.agent.inUse()})
 		if code := status.Code(err); (code == codes.Unavailable || code == codes.ResourceExhausted) && time.Now().Before(until) {
 			select {
 			case <-time.After(time.Second):
@@ -188,6 +188,6 @@ func (s *Session) Renew(ctx context.Context) error {
 }
 
 // held reports the credentials in use, like cadre-agent.
-func (a *Agent) held() *admissionv1.Held {
-	return &admissionv1.Held{TokensId: a.Grant.GetConsul().GetTokensId(), KeepsToken: true}
+func (a *Agent) inUse() *admissionv1.CredentialsInUse {
+	return &admissionv1.CredentialsInUse{TokensId: a.Grant.GetConsul().GetTokensId(), KeepsToken: true}
 }

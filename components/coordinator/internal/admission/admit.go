@@ -66,7 +66,7 @@ type attempt struct {
 func (a *attempt) run(ctx context.Context, req *admissionv1.AdmitRequest) (*admissionv1.AdmitResponse, *refusal) {
 	sum := sha256.Sum256(a.bootKey)
 	a.bootID = hex.EncodeToString(sum[:])
-	a.vip = req.GetHeld().GetVip()
+	a.vip = req.GetInUse().GetVip()
 	if refused := a.readStatement(ctx, req); refused != nil {
 		return nil, refused
 	}
@@ -111,7 +111,7 @@ func (a *attempt) run(ctx context.Context, req *admissionv1.AdmitRequest) (*admi
 	if refused := a.checkRevoked(ctx); refused != nil {
 		return nil, refused.known()
 	}
-	out, refused := a.grant(ctx, req.GetHeld())
+	out, refused := a.grant(ctx, req.GetInUse())
 	if refused != nil {
 		return nil, refused.known()
 	}
@@ -120,18 +120,18 @@ func (a *attempt) run(ctx context.Context, req *admissionv1.AdmitRequest) (*admi
 	}, nil
 }
 
-// grant returns the credentials of the admitted Boot; held is the Boot's own list of its
+// grant returns the credentials of the admitted Boot; inUse is the Boot's own list of its
 // credentials.
-func (a *attempt) grant(ctx context.Context, held *admissionv1.Held) (*admissionv1.Credentials, *refusal) {
+func (a *attempt) grant(ctx context.Context, inUse *admissionv1.CredentialsInUse) (*admissionv1.Credentials, *refusal) {
 	public, err := x509.ParsePKIXPublicKey(a.bootKey)
 	if err != nil {
 		return nil, refuse(codeBadRequest, "boot key: %v", err)
 	}
 	if !a.renewal {
-		held = nil // this Boot has no credentials yet, so its own list is ignored
+		inUse = nil // this Boot has no credentials yet, so its own list is ignored
 	}
 	return a.issue(ctx, &grant{
-		admission: a.admission, checks: unrevoked(a.admission), spec: a.spec, vip: a.record.VIP, key: public, held: held,
+		admission: a.admission, checks: unrevoked(a.admission), spec: a.spec, vip: a.record.VIP, key: public, inUse: inUse,
 	})
 }
 

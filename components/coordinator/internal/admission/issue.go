@@ -50,8 +50,8 @@ type grant struct {
 	vip    string
 	// key is the Boot's; the connection proved it.
 	key crypto.PublicKey
-	// held is the Boot's own list of its credentials; nil: the Boot sent none.
-	held *admissionv1.Held
+	// inUse is the Boot's own list of its credentials; nil: the Boot sent none.
+	inUse *admissionv1.CredentialsInUse
 }
 
 // errTaken means that the records have changed since the decision.
@@ -70,7 +70,7 @@ func (s *Service) issue(ctx context.Context, g *grant) (*admissionv1.Credentials
 		return nil, refuse(codeTokens, "%v", err).later()
 	}
 	if g.keepsToken(s.cfg.Issuer.Rules(g.holder()), s.now()) {
-		out.Consul.TokenKept, out.Consul.TokensId = true, g.held.GetTokensId()
+		out.Consul.TokenKept, out.Consul.TokensId = true, g.inUse.GetTokensId()
 		return out, s.confirm(ctx, g)
 	}
 	if refused := s.register(ctx, g); refused != nil {
@@ -114,18 +114,18 @@ func (s *Service) sign(ctx context.Context, g *grant) (*admissionv1.Credentials,
 func (s *Service) record(ctx context.Context, g *grant, token tokens.Token) (revoke []string, refused *refusal) {
 	key := store.AdmissionKey(g.admission.Slot)
 	if g.index == 0 {
-		held, index, err := store.Read[policy.Admission](ctx, s.store, key)
+		stored, index, err := store.Read[policy.Admission](ctx, s.store, key)
 		if err != nil {
 			return nil, refuse(codeTokens, "read the slot's admission: %v", err).later()
 		}
-		if held.BootID != g.admission.BootID || held.Generation != g.admission.Generation {
+		if stored.BootID != g.admission.BootID || stored.Generation != g.admission.Generation {
 			return nil, refuse(codeStale, "another boot took the slot meanwhile")
 		}
-		g.admission, g.index = held, index
+		g.admission, g.index = stored, index
 	}
 	next := g.admission
 	now := s.now().UTC()
-	next.TokenAccessors, revoke = rotate(g.admission, g.held.GetTokensId(), token.Accessor, now)
+	next.TokenAccessors, revoke = rotate(g.admission, g.inUse.GetTokensId(), token.Accessor, now)
 	next.TokensAt, next.TokenRules, next.ExpiresAt = now, s.cfg.Issuer.Rules(g.holder()), token.ExpiresAt.UTC()
 	return revoke, s.replace(ctx, g, next)
 }
@@ -165,7 +165,7 @@ func (g *grant) holder() tokens.Holder {
 // write nothing to Consul.
 func (g *grant) keepsToken(rules string, now time.Time) bool {
 	has := g.admission.TokenAccessors
-	return g.held.GetKeepsToken() && g.index != 0 && len(has) > 0 && has[len(has)-1] == g.held.GetTokensId() &&
+	return g.inUse.GetKeepsToken() && g.index != 0 && len(has) > 0 && has[len(has)-1] == g.inUse.GetTokensId() &&
 		g.admission.TokenRules == rules && now.Sub(g.admission.TokensAt) < tokens.TTL/2
 }
 
@@ -199,13 +199,13 @@ const (
 // is always kept, even if many were issued since: all those answers may have been lost. A Boot that
 // does not report its token uses the last one if it was settled since. Otherwise it uses one of the
 // two that it had when it was last settled.
-func rotate(held policy.Admission, inUse, added string, now time.Time) (keep, revoke []string) {
-	have := held.TokenAccessors
+func rotate(admission policy.Admission, inUse, added string, now time.Time) (keep, revoke []string) {
+	have := admission.TokenAccessors
 	used := slices.Index(have, inUse)
-	last, recent := len(have)-1, now.Sub(held.TokensAt) < settled
+	last, recent := len(have)-1, now.Sub(admission.TokensAt) < settled
 	stays := func(i int) bool {
 		switch {
-		case held.TokensAt.IsZero():
+		case admission.TokensAt.IsZero():
 			return false // of a Boot that lost the Slot
 		case i == used:
 			return true

@@ -111,11 +111,11 @@ func (s *Service) renew(ctx context.Context, caller overlay.Addr, req *admission
 	if refused != nil {
 		return nil, refused
 	}
-	g.held = req.GetHeld()
+	g.inUse = req.GetInUse()
 	out, refused := s.issue(ctx, g)
 	if refused != nil && errors.Is(refused.cause, errTaken) {
 		if g, refused = s.mayIssue(ctx, caller, s.read); refused == nil {
-			g.held = req.GetHeld()
+			g.inUse = req.GetInUse()
 			out, refused = s.issue(ctx, g)
 		}
 	}

@@ -36,15 +36,15 @@ func (b *boot) onSession(change ...func(*overlay.Addr)) context.Context {
 
 func (b *boot) renew(change ...func(*overlay.Addr)) (*admissionv1.Credentials, error) {
 	b.h.t.Helper()
-	return b.renewHolding(nil, change...)
+	return b.renewWith(nil, change...)
 }
 
-// renewHolding renews as a Boot that reports the credentials in held.
-func (b *boot) renewHolding(held *admissionv1.Held, change ...func(*overlay.Addr)) (*admissionv1.Credentials, error) {
+// renewWith renews as a Boot that reports the credentials in inUse.
+func (b *boot) renewWith(inUse *admissionv1.CredentialsInUse, change ...func(*overlay.Addr)) (*admissionv1.Credentials, error) {
 	b.h.t.Helper()
 	b.h.ahead.Add(int64(renewPause))
 	b.h.settle()
-	out, err := b.h.service.Credentials().Renew(b.onSession(change...), &admissionv1.RenewRequest{BootId: b.id(), Held: held})
+	out, err := b.h.service.Credentials().Renew(b.onSession(change...), &admissionv1.RenewRequest{BootId: b.id(), InUse: inUse})
 	return out.GetCredentials(), err
 }
 

@@ -16,8 +16,8 @@ func TestTOK15_LostAnswersNeverEndTheTokenInUse(t *testing.T) {
 	h := newHarness(t)
 	b := h.boot(composeText, h.seed)
 	inUse := b.mustAdmit().GetCredentials().GetConsul()
-	uses := func(c *admissionv1.ConsulCredentials) *admissionv1.Held {
-		return &admissionv1.Held{TokensId: c.GetTokensId()}
+	uses := func(c *admissionv1.ConsulCredentials) *admissionv1.CredentialsInUse {
+		return &admissionv1.CredentialsInUse{TokensId: c.GetTokensId()}
 	}
 	if inUse.GetTokensId() == "" || strings.Contains(inUse.GetTokensId(), inUse.GetWorkloadToken()) {
 		t.Fatalf("the token is named %q", inUse.GetTokensId())
@@ -27,7 +27,7 @@ func TestTOK15_LostAnswersNeverEndTheTokenInUse(t *testing.T) {
 		if n == 6 {
 			h.ahead.Add(int64(settled)) // no coordinator was reachable for a while
 		}
-		c, err := b.renewHolding(uses(inUse))
+		c, err := b.renewWith(uses(inUse))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,12 +45,12 @@ func TestTOK15_LostAnswersNeverEndTheTokenInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := b.request(challenge, nil)
-	again.Held = uses(inUse)
+	again.InUse = uses(inUse)
 	if _, err := b.contact.Admit(t.Context(), again); err != nil || !h.works(inUse.GetWorkloadToken()) {
 		t.Fatalf("an admission whose answer was lost ended the token in use (%v)", err)
 	}
 	h.ahead.Add(int64(settled))
-	last, err := b.renewHolding(uses(newest))
+	last, err := b.renewWith(uses(newest))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestTOK15_LostAnswersNeverEndTheTokenInUse(t *testing.T) {
 	}
 	// An unknown token name, or that of another Boot, keeps no token.
 	h.ahead.Add(int64(settled))
-	if _, err := b.renewHolding(&admissionv1.Held{TokensId: inUse.GetTokensId()}); err != nil || h.works(inUse.GetWorkloadToken()) || len(h.admission().TokenAccessors) != 2 {
+	if _, err := b.renewWith(&admissionv1.CredentialsInUse{TokensId: inUse.GetTokensId()}); err != nil || h.works(inUse.GetWorkloadToken()) || len(h.admission().TokenAccessors) != 2 {
 		t.Errorf("a token that was revoked is back: %v, %d tokens", err, len(h.admission().TokenAccessors))
 	}
 }

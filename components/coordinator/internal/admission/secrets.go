@@ -34,4 +34,4 @@ func (s *Service) addSecrets(ctx context.Context, g *grant, out *admissionv1.Cre
 
 // keeps reports whether addSecrets may omit values because of err: a record is damaged while the
 // store works, and the Boot has values and understands the omission.
-func (g *grant) keeps(err error) bool { return g.held != nil && len(store.RecordErrors(err)) > 0 }
+func (g *grant) keeps(err error) bool { return g.inUse != nil && len(store.RecordErrors(err)) > 0 }

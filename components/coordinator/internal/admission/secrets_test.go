@@ -26,7 +26,7 @@ func TestTOK15_UnreadableEpochsDoNotEndARunningBoot(t *testing.T) {
 	h := newHarness(t)
 	b := h.boot(composeText, h.seed)
 	has := b.mustAdmit().GetCredentials().GetConsul()
-	held := &admissionv1.Held{TokensId: has.GetTokensId()}
+	inUse := &admissionv1.CredentialsInUse{TokensId: has.GetTokensId()}
 	bad := store.SecretKey("pg", "superuser")
 	h.put(bad, `{"group":"pg","name":"superuser","epoch":"many"}`)
 	h.put(store.SecretKey(store.ClusterSecrets, store.GossipSecret), `nonsense`)
@@ -46,7 +46,7 @@ func TestTOK15_UnreadableEpochsDoNotEndARunningBoot(t *testing.T) {
 			t.Error("the token does not work")
 		}
 	}
-	kept(b.renewHolding(held))
+	kept(b.renewWith(inUse))
 	// The same Boot attests again.
 	admitHolding := func(b *boot) (*admissionv1.Credentials, error) {
 		t.Helper()
@@ -56,7 +56,7 @@ func TestTOK15_UnreadableEpochsDoNotEndARunningBoot(t *testing.T) {
 			t.Fatal(err)
 		}
 		req := b.request(c, nil)
-		req.Held = held
+		req.InUse = inUse
 		out, err := b.contact.Admit(t.Context(), req)
 		return out.GetCredentials(), err
 	}

@@ -18,12 +18,12 @@ func TestARenewalKeepsTheTokenAndWritesNothing(t *testing.T) {
 	h := newHarness(t)
 	b := h.boot(composeText, h.seed)
 	first := b.mustAdmit().GetCredentials()
-	holding := func(c *admissionv1.ConsulCredentials) *admissionv1.Held {
-		return &admissionv1.Held{TokensId: c.GetTokensId(), KeepsToken: true}
+	holding := func(c *admissionv1.ConsulCredentials) *admissionv1.CredentialsInUse {
+		return &admissionv1.CredentialsInUse{TokensId: c.GetTokensId(), KeepsToken: true}
 	}
 	renewed := func(c *admissionv1.ConsulCredentials) *admissionv1.Credentials {
 		t.Helper()
-		out, err := b.renewHolding(holding(c))
+		out, err := b.renewWith(holding(c))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,6 +88,6 @@ func TestARenewalThatKeepsTheTokenNeedsALease(t *testing.T) {
 	b := h.boot(composeText, h.seed)
 	c := b.mustAdmit().GetCredentials().GetConsul()
 	h.onFirstJudgement(func() error { h.endLease(); return nil })
-	_, err := b.renewHolding(&admissionv1.Held{TokensId: c.GetTokensId(), KeepsToken: true})
+	_, err := b.renewWith(&admissionv1.CredentialsInUse{TokensId: c.GetTokensId(), KeepsToken: true})
 	wantCode(t, err, codes.Unavailable, codeUnreadable)
 }

@@ -73,7 +73,7 @@ func TestABootWhoseRecordsAreLostProvesItsIdentity(t *testing.T) {
 			return err
 		}
 		req := b.request(challenge, nil)
-		req.Held = &admissionv1.Held{Vip: "127.50.7.1"}
+		req.InUse = &admissionv1.CredentialsInUse{Vip: "127.50.7.1"}
 		_, err = b.contact.Admit(t.Context(), req)
 		return err
 	}

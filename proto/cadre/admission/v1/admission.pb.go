@@ -130,7 +130,7 @@ type RenewRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	BootId string                 `protobuf:"bytes,1,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
 	// The credentials that the Boot has in force.
-	Held          *Held `protobuf:"bytes,2,opt,name=held,proto3" json:"held,omitempty"`
+	InUse         *CredentialsInUse `protobuf:"bytes,2,opt,name=in_use,json=inUse,proto3" json:"in_use,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -172,16 +172,16 @@ func (x *RenewRequest) GetBootId() string {
 	return ""
 }
 
-func (x *RenewRequest) GetHeld() *Held {
+func (x *RenewRequest) GetInUse() *CredentialsInUse {
 	if x != nil {
-		return x.Held
+		return x.InUse
 	}
 	return nil
 }
 
-// Held lists the credentials of a Boot that asks for new ones. The Boot itself reports it, and it
+// CredentialsInUse lists the credentials of a Boot that asks for new ones. The Boot itself reports it, and it
 // decides only about these credentials. The sender keeps the items that an answer names as kept.
-type Held struct {
+type CredentialsInUse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// ConsulCredentials.tokens_id of the token in use. It is not revoked when others are
 	// given out, however often answers are lost.
@@ -195,20 +195,20 @@ type Held struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Held) Reset() {
-	*x = Held{}
+func (x *CredentialsInUse) Reset() {
+	*x = CredentialsInUse{}
 	mi := &file_cadre_admission_v1_admission_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Held) String() string {
+func (x *CredentialsInUse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Held) ProtoMessage() {}
+func (*CredentialsInUse) ProtoMessage() {}
 
-func (x *Held) ProtoReflect() protoreflect.Message {
+func (x *CredentialsInUse) ProtoReflect() protoreflect.Message {
 	mi := &file_cadre_admission_v1_admission_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -220,26 +220,26 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Held.ProtoReflect.Descriptor instead.
-func (*Held) Descriptor() ([]byte, []int) {
+// Deprecated: Use CredentialsInUse.ProtoReflect.Descriptor instead.
+func (*CredentialsInUse) Descriptor() ([]byte, []int) {
 	return file_cadre_admission_v1_admission_proto_rawDescGZIP(), []int{3}
 }
 
-func (x *Held) GetTokensId() string {
+func (x *CredentialsInUse) GetTokensId() string {
 	if x != nil {
 		return x.TokensId
 	}
 	return ""
 }
 
-func (x *Held) GetVip() string {
+func (x *CredentialsInUse) GetVip() string {
 	if x != nil {
 		return x.Vip
 	}
 	return ""
 }
 
-func (x *Held) GetKeepsToken() bool {
+func (x *CredentialsInUse) GetKeepsToken() bool {
 	if x != nil {
 		return x.KeepsToken
 	}
@@ -690,7 +690,7 @@ type AdmitRequest struct {
 	Statement []byte    `protobuf:"bytes,1,opt,name=statement,proto3" json:"statement,omitempty"`
 	Evidence  *Evidence `protobuf:"bytes,2,opt,name=evidence,proto3" json:"evidence,omitempty"`
 	// The credentials that the Boot has in force, if it asks again; absent at its first admission.
-	Held *Held `protobuf:"bytes,3,opt,name=held,proto3" json:"held,omitempty"`
+	InUse *CredentialsInUse `protobuf:"bytes,3,opt,name=in_use,json=inUse,proto3" json:"in_use,omitempty"`
 	// Highest Term and highest state of the coordinators' records that the agent ever saw, across its
 	// boots. A coordinator that has just started detects by them that the records went back.
 	SeenTerm      uint64 `protobuf:"varint,4,opt,name=seen_term,json=seenTerm,proto3" json:"seen_term,omitempty"`
@@ -743,9 +743,9 @@ func (x *AdmitRequest) GetEvidence() *Evidence {
 	return nil
 }
 
-func (x *AdmitRequest) GetHeld() *Held {
+func (x *AdmitRequest) GetInUse() *CredentialsInUse {
 	if x != nil {
-		return x.Held
+		return x.InUse
 	}
 	return nil
 }
@@ -1091,7 +1091,7 @@ type ConsulCredentials struct {
 	WorkloadToken string `protobuf:"bytes,4,opt,name=workload_token,json=workloadToken,proto3" json:"workload_token,omitempty"`
 	// When the token ends.
 	TokensExpireAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=tokens_expire_at,json=tokensExpireAt,proto3" json:"tokens_expire_at,omitempty"`
-	// Names the token in Held. It is no secret.
+	// Names the token in CredentialsInUse. It is no secret.
 	TokensId string `protobuf:"bytes,10,opt,name=tokens_id,json=tokensId,proto3" json:"tokens_id,omitempty"`
 	// The token that the Boot reported stays: workload_token and tokens_expire_at are left out. Only
 	// a Boot that sent keeps_token gets this.
@@ -1174,11 +1174,11 @@ const file_cadre_admission_v1_admission_proto_rawDesc = "" +
 	"\x05nonce\x18\x01 \x01(\fR\x05nonce\"p\n" +
 	"\x16ProveClusterIDResponse\x12\x1c\n" +
 	"\tstatement\x18\x01 \x01(\fR\tstatement\x128\n" +
-	"\bevidence\x18\x02 \x01(\v2\x1c.cadre.admission.v1.EvidenceR\bevidence\"U\n" +
+	"\bevidence\x18\x02 \x01(\v2\x1c.cadre.admission.v1.EvidenceR\bevidence\"d\n" +
 	"\fRenewRequest\x12\x17\n" +
-	"\aboot_id\x18\x01 \x01(\tR\x06bootId\x12,\n" +
-	"\x04held\x18\x02 \x01(\v2\x18.cadre.admission.v1.HeldR\x04held\"i\n" +
-	"\x04Held\x12\x1b\n" +
+	"\aboot_id\x18\x01 \x01(\tR\x06bootId\x12;\n" +
+	"\x06in_use\x18\x02 \x01(\v2$.cadre.admission.v1.CredentialsInUseR\x05inUse\"u\n" +
+	"\x10CredentialsInUse\x12\x1b\n" +
 	"\ttokens_id\x18\x01 \x01(\tR\btokensId\x12\x10\n" +
 	"\x03vip\x18\x03 \x01(\tR\x03vip\x12\x1f\n" +
 	"\vkeeps_token\x18\x04 \x01(\bR\n" +
@@ -1218,11 +1218,11 @@ const file_cadre_admission_v1_admission_proto_rawDesc = "" +
 	"\n" +
 	"collateral\x18\x04 \x01(\fR\n" +
 	"collateral\x12\x1b\n" +
-	"\tvm_config\x18\x05 \x01(\tR\bvmConfig\"\xd0\x01\n" +
+	"\tvm_config\x18\x05 \x01(\tR\bvmConfig\"\xdf\x01\n" +
 	"\fAdmitRequest\x12\x1c\n" +
 	"\tstatement\x18\x01 \x01(\fR\tstatement\x128\n" +
-	"\bevidence\x18\x02 \x01(\v2\x1c.cadre.admission.v1.EvidenceR\bevidence\x12,\n" +
-	"\x04held\x18\x03 \x01(\v2\x18.cadre.admission.v1.HeldR\x04held\x12\x1b\n" +
+	"\bevidence\x18\x02 \x01(\v2\x1c.cadre.admission.v1.EvidenceR\bevidence\x12;\n" +
+	"\x06in_use\x18\x03 \x01(\v2$.cadre.admission.v1.CredentialsInUseR\x05inUse\x12\x1b\n" +
 	"\tseen_term\x18\x04 \x01(\x04R\bseenTerm\x12\x1d\n" +
 	"\n" +
 	"seen_state\x18\x05 \x01(\x04R\tseenState\"\x8f\x01\n" +
@@ -1296,7 +1296,7 @@ var file_cadre_admission_v1_admission_proto_goTypes = []any{
 	(*ProveClusterIDRequest)(nil),   // 0: cadre.admission.v1.ProveClusterIDRequest
 	(*ProveClusterIDResponse)(nil),  // 1: cadre.admission.v1.ProveClusterIDResponse
 	(*RenewRequest)(nil),            // 2: cadre.admission.v1.RenewRequest
-	(*Held)(nil),                    // 3: cadre.admission.v1.Held
+	(*CredentialsInUse)(nil),        // 3: cadre.admission.v1.CredentialsInUse
 	(*RenewResponse)(nil),           // 4: cadre.admission.v1.RenewResponse
 	(*AdmissionStatusRequest)(nil),  // 5: cadre.admission.v1.AdmissionStatusRequest
 	(*AdmissionStatusResponse)(nil), // 6: cadre.admission.v1.AdmissionStatusResponse
@@ -1313,12 +1313,12 @@ var file_cadre_admission_v1_admission_proto_goTypes = []any{
 }
 var file_cadre_admission_v1_admission_proto_depIdxs = []int32{
 	9,  // 0: cadre.admission.v1.ProveClusterIDResponse.evidence:type_name -> cadre.admission.v1.Evidence
-	3,  // 1: cadre.admission.v1.RenewRequest.held:type_name -> cadre.admission.v1.Held
+	3,  // 1: cadre.admission.v1.RenewRequest.in_use:type_name -> cadre.admission.v1.CredentialsInUse
 	12, // 2: cadre.admission.v1.RenewResponse.credentials:type_name -> cadre.admission.v1.Credentials
 	15, // 3: cadre.admission.v1.ChallengeResponse.expires_at:type_name -> google.protobuf.Timestamp
 	9,  // 4: cadre.admission.v1.ChallengeResponse.coordinator_evidence:type_name -> cadre.admission.v1.Evidence
 	9,  // 5: cadre.admission.v1.AdmitRequest.evidence:type_name -> cadre.admission.v1.Evidence
-	3,  // 6: cadre.admission.v1.AdmitRequest.held:type_name -> cadre.admission.v1.Held
+	3,  // 6: cadre.admission.v1.AdmitRequest.in_use:type_name -> cadre.admission.v1.CredentialsInUse
 	12, // 7: cadre.admission.v1.AdmitResponse.credentials:type_name -> cadre.admission.v1.Credentials
 	16, // 8: cadre.admission.v1.AdmitResponse.initial_peers:type_name -> cadre.control.v1.Peer
 	15, // 9: cadre.admission.v1.Credentials.expires_at:type_name -> google.protobuf.Timestamp
