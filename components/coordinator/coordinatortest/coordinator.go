@@ -199,8 +199,8 @@ type Await struct{ Slots, Sessions int }
 
 func (c *Coordinator) alive(v *view.View) int {
 	n := 0
-	for slot, held := range v.Boots {
-		if held.Held() && c.reports.Live(slot, held.BootID) {
+	for slot, lease := range v.Boots {
+		if lease.Leased() && c.reports.Live(slot, lease.BootID) {
 			n++
 		}
 	}

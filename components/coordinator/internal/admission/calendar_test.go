@@ -53,8 +53,8 @@ func (c *calendar) until(at time.Time) { c.ahead.Store(int64(time.Until(at))) }
 // restart boots pg-0 again on its machine, after the previous Boot gave up its lease.
 func (c *calendar) restart(compose string) error {
 	c.t.Helper()
-	if held, err := c.service.lease(c.t.Context(), "pg-0"); err == nil && held.Held() {
-		giveUpLease(c.t, c.store, held)
+	if lease, err := c.service.lease(c.t.Context(), "pg-0"); err == nil && lease.Leased() {
+		giveUpLease(c.t, c.store, lease)
 	}
 	b := c.boot(compose, c.seed)
 	_, err := b.admit()

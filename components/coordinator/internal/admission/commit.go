@@ -115,21 +115,21 @@ func (a *attempt) readStatus(ctx context.Context) (now admissionStatus, refused 
 // mayTake decides whether this Boot may take the Slot now (IDN-03). A replaced or evicted Boot
 // cannot return under its old Boot ID.
 func (a *attempt) mayTake(now admissionStatus) *refusal {
-	held, holder := now.lease, now.before.BootID
+	lease, holder := now.lease, now.before.BootID
 	switch {
 	case now.past:
 		return refuse(codeStale, "this boot held the slot before and lost it; it may ask again with a new boot key")
-	case held.EndedBy(a.bootID):
+	case lease.EndedBy(a.bootID):
 		return refuse(codeStale, "this boot said farewell; it may ask again with a new boot key")
-	case held.Held() && held.BootID == a.bootID:
+	case lease.Leased() && lease.BootID == a.bootID:
 		return nil
 	case holder != "" && holder != a.bootID && now.before.Contest.Held() && !now.ordered:
 		return a.conflict(now.holder(), "%s", now.before.Contest.Why(a.slot)).in(heldRetry)
-	case held.Held():
-		if a.bootExpected(held.BootID) {
+	case lease.Leased():
+		if a.bootExpected(lease.BootID) {
 			return nil
 		}
-		return a.conflict(held.BootLease, "the holder's lease is given up when no coordinator has received its reports for %v, and ends at most %v after its keeper ended", a.cfg.LeaseTTL, 2*a.cfg.LeaseTTL)
+		return a.conflict(lease.BootLease, "the holder's lease is given up when no coordinator has received its reports for %v, and ends at most %v after its keeper ended", a.cfg.LeaseTTL, 2*a.cfg.LeaseTTL)
 	case now.index == 0 || holder == a.bootID:
 		return nil
 	}
@@ -216,19 +216,19 @@ func (a *attempt) transaction(ctx context.Context, now admissionStatus) (t trans
 // handed over without a gap in which a third Boot could take it. The operations also check the
 // index of the lease. The lock alone is not enough: one session holds many leases, and this
 // coordinator may have locked this lease for the previous Boot again.
-func (a *attempt) leaseOps(ctx context.Context, held view.Boot) (ops []store.Op, err error) {
-	session, by := held.Session, held.By
-	if held.Index != 0 {
-		ops = append(ops, store.Op{Kind: store.OpCheckIndex, Key: store.BootLeaseKey(a.slot), Index: held.Index})
+func (a *attempt) leaseOps(ctx context.Context, lease view.Boot) (ops []store.Op, err error) {
+	session, by := lease.Session, lease.By
+	if lease.Index != 0 {
+		ops = append(ops, store.Op{Kind: store.OpCheckIndex, Key: store.BootLeaseKey(a.slot), Index: lease.Index})
 	}
-	if !held.HeldBy(a.bootID) {
+	if !lease.LeasedBy(a.bootID) {
 		if session, err = a.keeper.open(ctx); err != nil {
 			return nil, err
 		}
 		by = a.self
 	}
-	if held.Held() && held.BootID != a.bootID {
-		free, err := unlockOp(held, store.LeaseEnded)
+	if lease.Leased() && lease.BootID != a.bootID {
+		free, err := unlockOp(lease, store.LeaseEnded)
 		if err != nil {
 			return nil, err
 		}
@@ -281,16 +281,16 @@ func (a *attempt) failed(ctx context.Context, err error) (*refusal, error) {
 // coordinators receive the Boot's reports, they take its lease back before another Boot may have
 // the Slot.
 func (a *attempt) mayReplace(now admissionStatus) *refusal {
-	boot, held, holder := now.before.BootID, now.lease, now.holder()
+	boot, lease, holder := now.before.BootID, now.lease, now.holder()
 	switch {
-	case a.bootExpected(boot), held.EndedBy(boot):
+	case a.bootExpected(boot), lease.EndedBy(boot):
 		return nil
 	case a.cfg.Sessions.Live(a.slot, boot):
 		return a.conflict(holder, "the holder is alive")
 	case a.now().Sub(a.cfg.Views.Since()) < a.cfg.Warmup:
 		// A coordinator that has just started has not received reports yet.
 		return a.conflict(holder, "this coordinator has just started and does not know yet whether the holder is alive").later()
-	case held.BootID == boot && held.State != store.LeaseSilent && a.keeper.stood(held) < a.reclaim():
+	case lease.BootID == boot && lease.State != store.LeaseSilent && a.keeper.stood(lease) < a.reclaim():
 		return a.conflict(holder, "the coordinator that kept the holder's lease ended; another one takes the lease within %v if the holder is alive", a.reclaim())
 	}
 	return nil

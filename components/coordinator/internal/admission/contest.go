@@ -32,7 +32,7 @@ func (a *attempt) noteRivals(ctx context.Context, now admissionStatus) {
 	switch {
 	case now.past:
 		a.noteReturned(ctx, a.slot, a.bootID)
-	case now.lease.Held() && now.lease.BootID == now.before.BootID && a.heardAfterClaim(now.lease.BootID):
+	case now.lease.Leased() && now.lease.BootID == now.before.BootID && a.heardAfterClaim(now.lease.BootID):
 		a.recordRivals(ctx, a.slot, func(policy.Admission) (string, bool) { return a.bootID, true })
 	}
 }

@@ -50,7 +50,7 @@ func (s *Service) evictOnce(ctx context.Context, slot string, code policy.Code, 
 	if err := s.cfg.Issuer.Revoke(ctx, a.TokenAccessors...); err != nil {
 		return false, err
 	}
-	held, err := s.lease(ctx, slot)
+	lease, err := s.lease(ctx, slot)
 	if err != nil {
 		return false, err
 	}
@@ -62,13 +62,13 @@ func (s *Service) evictOnce(ctx context.Context, slot string, code policy.Code, 
 		return false, err
 	}
 	ops := append(append([]store.Op{}, fence...), store.Op{Kind: store.OpDeleteCAS, Key: store.AdmissionKey(slot), Index: index}, decision)
-	if held.Index != 0 {
+	if lease.Index != 0 {
 		// A keeper may take the lease at this moment. The check then fails, and the next try reads
 		// the lease.
-		ops = append(ops, store.Op{Kind: store.OpCheckIndex, Key: store.BootLeaseKey(slot), Index: held.Index})
+		ops = append(ops, store.Op{Kind: store.OpCheckIndex, Key: store.BootLeaseKey(slot), Index: lease.Index})
 	}
-	if held.Held() {
-		unlock, err := unlockOp(held, store.LeaseEnded)
+	if lease.Leased() {
+		unlock, err := unlockOp(lease, store.LeaseEnded)
 		if err != nil {
 			return false, err
 		}

@@ -39,26 +39,26 @@ func (s *Service) farewellOnce(ctx context.Context, group, slot, bootID string) 
 	case a.BootID != bootID || a.Group != group:
 		return nil
 	}
-	held, err := s.lease(ctx, slot)
-	if err != nil || held.EndedBy(bootID) || held.Held() && held.BootID != bootID {
+	lease, err := s.lease(ctx, slot)
+	if err != nil || lease.EndedBy(bootID) || lease.Leased() && lease.BootID != bootID {
 		return err
 	}
 	ops := []store.Op{{Kind: store.OpCheckIndex, Key: store.AdmissionKey(slot), Index: index}}
-	if !held.Held() {
+	if !lease.Leased() {
 		// Only the holder of the lock can record in it that the Boot has ended.
-		if held.Session, err = s.keeper.open(ctx); err != nil {
+		if lease.Session, err = s.keeper.open(ctx); err != nil {
 			return err
 		}
-		held.BootLease = store.BootLease{
+		lease.BootLease = store.BootLease{
 			Slot: slot, BootID: bootID, InstanceID: a.InstanceID, Generation: a.Generation, Since: s.now().UTC(), By: s.self,
 		}
-		lock, err := lockOp(held.BootLease, held.Session)
+		lock, err := lockOp(lease.BootLease, lease.Session)
 		if err != nil {
 			return err
 		}
 		ops = append(ops, lock)
 	}
-	unlock, err := unlockOp(held, store.LeaseEnded)
+	unlock, err := unlockOp(lease, store.LeaseEnded)
 	if err != nil {
 		return err
 	}

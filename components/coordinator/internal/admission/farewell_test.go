@@ -27,8 +27,8 @@ func TestAFarewellFreesTheSlotAtOnce(t *testing.T) {
 		}
 		// The other coordinators did not receive the farewell and still hear the Boot.
 		time.Sleep(time.Minute)
-		if held := k.lease(0); !held.EndedBy(boots[0].bootID) {
-			t.Fatalf("lease %+v", held)
+		if lease := k.lease(0); !lease.EndedBy(boots[0].bootID) {
+			t.Fatalf("lease %+v", lease)
 		}
 		if err := boots[0].again(k.services[2]).admit(t.Context()); code(err) != codeStale {
 			t.Errorf("the boot that said farewell: %v", err)
@@ -42,11 +42,11 @@ func TestAFarewellFreesTheSlotAtOnce(t *testing.T) {
 		}
 		k.hears(next.bootID, true, 0, 1, 2)
 		time.Sleep(time.Minute)
-		if held := k.lease(0); !held.HeldBy(next.bootID) || held.State != "" {
-			t.Errorf("lease %+v", held)
+		if lease := k.lease(0); !lease.LeasedBy(next.bootID) || lease.State != "" {
+			t.Errorf("lease %+v", lease)
 		}
 		// A late farewell of the old Boot does not affect the new one.
-		if err := k.services[0].Farewell(t.Context(), "pg", "pg-0", boots[0].bootID); err != nil || !k.lease(0).HeldBy(next.bootID) {
+		if err := k.services[0].Farewell(t.Context(), "pg", "pg-0", boots[0].bootID); err != nil || !k.lease(0).LeasedBy(next.bootID) {
 			t.Errorf("a late farewell: %v, lease %+v", err, k.lease(0))
 		}
 	})

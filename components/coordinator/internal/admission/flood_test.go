@@ -158,7 +158,7 @@ func TestINP06_AStormOfAThousandAgentsIsAbsorbed(t *testing.T) {
 		t.Errorf("%d quotes for %d agents", got, agents)
 	}
 	for i := range agents {
-		if a := s.admission(i); a.Generation != 1 || !s.lease(i).Held() {
+		if a := s.admission(i); a.Generation != 1 || !s.lease(i).Leased() {
 			t.Fatalf("slot %d: %+v", i, a)
 		}
 	}

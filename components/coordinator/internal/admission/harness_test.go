@@ -78,11 +78,11 @@ func (h *harness) Live(_, bootID string) bool { return h.live[bootID] }
 // endLease gives up the lease of pg-0's Boot, as its keeper does when the Boot is silent.
 func (h *harness) endLease() {
 	h.t.Helper()
-	held, err := h.service.lease(h.t.Context(), "pg-0")
+	lease, err := h.service.lease(h.t.Context(), "pg-0")
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	giveUpLease(h.t, h.store, held)
+	giveUpLease(h.t, h.store, lease)
 }
 
 // coordinator is another coordinator of the cluster, with the same records and keys.

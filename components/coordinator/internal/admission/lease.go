@@ -50,9 +50,9 @@ func lockOp(b store.BootLease, session string) (store.Op, error) {
 	return leaseOp(store.OpLock, b, session)
 }
 
-func unlockOp(held view.Boot, why store.LeaseState) (store.Op, error) {
-	held.State = why
-	return leaseOp(store.OpUnlock, held.BootLease, held.Session)
+func unlockOp(lease view.Boot, why store.LeaseState) (store.Op, error) {
+	lease.State = why
+	return leaseOp(store.OpUnlock, lease.BootLease, lease.Session)
 }
 
 func leaseOp(kind store.OpKind, b store.BootLease, session string) (store.Op, error) {

@@ -25,8 +25,8 @@ type duty struct {
 func (w wanted) duty(self, session string, now time.Time) (duty, error) {
 	a := w.admission.Value
 	out := duty{slot: w.slot, step: w.step}
-	if w.held.Index != 0 { // else there is no lease, or its record is unreadable here
-		out.ops = append(out.ops, store.Op{Kind: store.OpCheckIndex, Key: store.BootLeaseKey(w.slot), Index: w.held.Index})
+	if w.lease.Index != 0 { // else there is no lease, or its record is unreadable here
+		out.ops = append(out.ops, store.Op{Kind: store.OpCheckIndex, Key: store.BootLeaseKey(w.slot), Index: w.lease.Index})
 	}
 	if w.admission.Index == 0 {
 		out.ops = append(out.ops, store.Op{Kind: store.OpCheckAbsent, Key: store.AdmissionKey(w.slot)})
@@ -37,14 +37,14 @@ func (w wanted) duty(self, session string, now time.Time) (duty, error) {
 	}
 	switch w.step {
 	case offer:
-		lease := w.held.BootLease
+		lease := w.lease.BootLease
 		lease.State = store.LeaseOffered
 		add(lockOp(lease, session))
 	case giveUp:
-		add(unlockOp(w.held, store.LeaseSilent))
+		add(unlockOp(w.lease, store.LeaseSilent))
 	case take:
-		if w.held.Held() && w.held.Session != session {
-			add(unlockOp(w.held, w.held.State))
+		if w.lease.Leased() && w.lease.Session != session {
+			add(unlockOp(w.lease, w.lease.State))
 		}
 		add(lockOp(store.BootLease{
 			Slot: a.Slot, BootID: a.BootID, InstanceID: a.InstanceID, Generation: a.Generation, Since: now.UTC(), By: self,

@@ -24,14 +24,14 @@ func TestAKeeperFreesNoSuccessorsLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, does := range []step{offer, giveUp, take} {
-		w := wanted{step: does, slot: "pg-0", boot: old.bootID, admission: before.Admissions["pg-0"], held: before.Boots["pg-0"]}
+		w := wanted{step: does, slot: "pg-0", boot: old.bootID, admission: before.Admissions["pg-0"], lease: before.Boots["pg-0"]}
 		d, err := w.duty("coordinator-0", k.own(), time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
 		k.commit(t.Context(), []duty{d})
-		if held := s.lease(0); !held.HeldBy(next.bootID) || held.State != "" || held.Generation != 2 {
-			t.Fatalf("after step %d by an old view: %+v", does, held)
+		if lease := s.lease(0); !lease.LeasedBy(next.bootID) || lease.State != "" || lease.Generation != 2 {
+			t.Fatalf("after step %d by an old view: %+v", does, lease)
 		}
 	}
 }
@@ -63,7 +63,7 @@ func TestARevokedBootGetsNoLeaseAgain(t *testing.T) {
 	}
 	k.keep(t.Context(), s.read(), true, nil)
 	for i := range s.slots {
-		if got := s.lease(i).Held(); got != (i != 7) {
+		if got := s.lease(i).Leased(); got != (i != 7) {
 			t.Errorf("slot %d: held %t", i, got)
 		}
 	}

@@ -29,21 +29,21 @@ type seen struct {
 }
 
 // stood returns how long the lease is unchanged, as observed by this coordinator.
-func (k *keeper) stood(held view.Boot) time.Duration {
+func (k *keeper) stood(lease view.Boot) time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.cfg.Now()
-	return now.Sub(k.noticeLocked(held, now).since)
+	return now.Sub(k.noticeLocked(lease, now).since)
 }
 
-func (k *keeper) noticeLocked(held view.Boot, now time.Time) *seen {
-	s, known := k.seen[held.Slot]
+func (k *keeper) noticeLocked(lease view.Boot, now time.Time) *seen {
+	s, known := k.seen[lease.Slot]
 	if !known {
-		s = &seen{index: held.Index, since: now}
-		k.seen[held.Slot] = s
+		s = &seen{index: lease.Index, since: now}
+		k.seen[lease.Slot] = s
 	}
-	if s.index != held.Index {
-		*s = seen{index: held.Index, since: now, boot: s.boot, silent: s.silent}
+	if s.index != lease.Index {
+		*s = seen{index: lease.Index, since: now, boot: s.boot, silent: s.silent}
 	}
 	return s
 }
@@ -77,17 +77,17 @@ func (k *keeper) due(v *view.View, every bool, changed func(group string) bool) 
 	}
 	for slot, a := range v.Admissions {
 		if every || changed(a.Value.Group) {
-			evaluate(wanted{slot: slot, boot: a.Value.BootID, admission: a, held: v.Boots[slot]})
+			evaluate(wanted{slot: slot, boot: a.Value.BootID, admission: a, lease: v.Boots[slot]})
 		}
 	}
 	if !every {
 		return out
 	}
-	for slot, held := range v.Boots {
+	for slot, lease := range v.Boots {
 		// No other coordinator would give up the lease of a Slot without an admission. The Slot
 		// would stay closed for as long as this session lives.
-		if _, admitted := v.Admissions[slot]; !admitted && held.Held() && held.Session == k.session {
-			evaluate(wanted{slot: slot, boot: held.BootID, held: held})
+		if _, admitted := v.Admissions[slot]; !admitted && lease.Leased() && lease.Session == k.session {
+			evaluate(wanted{slot: slot, boot: lease.BootID, lease: lease})
 		}
 	}
 	for slot := range k.seen {
@@ -100,8 +100,8 @@ func (k *keeper) due(v *view.View, every bool, changed func(group string) bool) 
 
 // stepLocked returns the due step of the lease of w.
 func (k *keeper) stepLocked(w *wanted, now time.Time, late bool) step {
-	w.held.Slot = w.slot
-	s := k.noticeLocked(w.held, now)
+	w.lease.Slot = w.slot
+	s := k.noticeLocked(w.lease, now)
 	live := k.cfg.Sessions.Live(w.slot, w.boot)
 	switch {
 	case live:
@@ -111,12 +111,12 @@ func (k *keeper) stepLocked(w *wanted, now time.Time, late bool) step {
 	}
 	s.boot = w.boot
 	o := outlook{
-		boot: w.boot, held: w.held, self: k.cfg.Slot, session: k.session, live: live,
+		boot: w.boot, lease: w.lease, self: k.cfg.Slot, session: k.session, live: live,
 		stood: now.Sub(s.since), ttl: k.cfg.LeaseTTL,
 	}
 	if !live {
 		o.silent = now.Sub(s.silent)
-	} else if !w.held.Held() || w.held.State == store.LeaseOffered {
+	} else if !w.lease.Leased() || w.lease.State == store.LeaseOffered {
 		o.rank = rank(w.slot, k.cfg.Slot, k.cfg.Coordinators)
 	}
 	does := judge(o)
@@ -133,5 +133,5 @@ type wanted struct {
 	// boot is the Boot that holds the lease, or should hold it.
 	boot      string
 	admission view.Rec[policy.Admission] // zero: the Slot has no admission
-	held      view.Boot
+	lease     view.Boot
 }

@@ -25,8 +25,8 @@ const (
 // outlook is the knowledge of one coordinator about the lease of a Slot's Boot.
 type outlook struct {
 	// boot is the Boot on record, and held the lease of its Slot.
-	boot string
-	held view.Boot
+	boot  string
+	lease view.Boot
 	// self is this coordinator, and session its session; "": it has none.
 	self, session string
 	// live: this coordinator receives the Boot's reports. silent is how long it has received none.
@@ -53,17 +53,17 @@ const (
 // writes: two coordinators that both receive them never take the lease from each other.
 func judge(o outlook) step {
 	switch {
-	case o.boot == "", o.held.Held() && o.held.BootID != o.boot:
+	case o.boot == "", o.lease.Leased() && o.lease.BootID != o.boot:
 		return leave // the lease belongs to another Boot, whose record is not in the View yet
-	case o.held.EndedBy(o.boot):
+	case o.lease.EndedBy(o.boot):
 		return leave // the Boot said farewell, so late reports do not count
-	case o.held.Held() && o.held.Session == o.session:
+	case o.lease.Leased() && o.lease.Session == o.session:
 		return o.judgeOwn()
 	case !o.live:
 		return leave
-	case o.held.Held() && o.held.State != store.LeaseOffered && o.held.By != o.self:
+	case o.lease.Leased() && o.lease.State != store.LeaseOffered && o.lease.By != o.self:
 		return leave // another coordinator keeps it, and presumably receives the Boot's reports
-	case o.held.Held() && o.held.By == o.self, o.stood >= time.Duration(o.rank)*o.ttl/rankShare:
+	case o.lease.Leased() && o.lease.By == o.self, o.stood >= time.Duration(o.rank)*o.ttl/rankShare:
 		// By self with another session: this process kept the lease before its restart.
 		return take
 	}
@@ -71,7 +71,7 @@ func judge(o outlook) step {
 }
 
 func (o outlook) judgeOwn() step {
-	offered := o.held.State == store.LeaseOffered
+	offered := o.lease.State == store.LeaseOffered
 	switch {
 	case o.live && offered:
 		return take

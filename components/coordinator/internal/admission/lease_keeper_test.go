@@ -160,8 +160,8 @@ func (k *keepers3) wantHeld(boots []*newcomer, keepers ...int) {
 		}
 	}
 	for _, b := range boots {
-		if held := k.lease(b.slot); !held.HeldBy(b.bootID) || !sessions[held.Session] || held.State != "" {
-			k.t.Errorf("lease of pg-%d: %+v, want it held by a session of coordinators %v", b.slot, held, keepers)
+		if lease := k.lease(b.slot); !lease.LeasedBy(b.bootID) || !sessions[lease.Session] || lease.State != "" {
+			k.t.Errorf("lease of pg-%d: %+v, want it held by a session of coordinators %v", b.slot, lease, keepers)
 		}
 	}
 }
@@ -395,14 +395,14 @@ func TestLeasesOfAnEarlierVersionAreTakenOver(t *testing.T) {
 		k := newKeepers3(t, 2)
 		boots := k.admitAll()
 		for i, by := range []string{"coordinator-2", "coordinator-9"} {
-			held := k.lease(i)
+			lease := k.lease(i)
 			session, err := k.store.CreateSession(t.Context(), "cadre boot", DefaultLeaseTTL)
 			if err != nil {
 				t.Fatal(err)
 			}
-			unlock, err1 := unlockOp(held, "")
-			held.By = by
-			lock, err2 := lockOp(held.BootLease, session)
+			unlock, err1 := unlockOp(lease, "")
+			lease.By = by
+			lock, err2 := lockOp(lease.BootLease, session)
 			if err := errors.Join(err1, err2); err != nil {
 				t.Fatal(err)
 			}

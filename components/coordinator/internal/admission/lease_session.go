@@ -105,9 +105,9 @@ func (k *keeper) past(v *view.View) []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var out []string
-	for _, held := range v.Boots {
-		if held.Held() && held.By == k.cfg.Slot && held.Session != k.session && !k.ended[held.Session] && !slices.Contains(out, held.Session) {
-			out = append(out, held.Session)
+	for _, lease := range v.Boots {
+		if lease.Leased() && lease.By == k.cfg.Slot && lease.Session != k.session && !k.ended[lease.Session] && !slices.Contains(out, lease.Session) {
+			out = append(out, lease.Session)
 		}
 	}
 	return out

@@ -315,11 +315,11 @@ func (s *small) admission(slot int) policy.Admission {
 
 func (s *small) lease(slot int) view.Boot {
 	s.t.Helper()
-	held, err := s.services[0].lease(context.Background(), fmt.Sprint("pg-", slot))
+	lease, err := s.services[0].lease(context.Background(), fmt.Sprint("pg-", slot))
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return held
+	return lease
 }
 
 func (s *small) decisions(slot int) policy.Decisions {
@@ -337,12 +337,12 @@ func (s *small) endLease(slot int) {
 	giveUpLease(s.t, s.store, s.lease(slot))
 }
 
-func giveUpLease(t testing.TB, records store.Store, held view.Boot) {
+func giveUpLease(t testing.TB, records store.Store, lease view.Boot) {
 	t.Helper()
-	if !held.Held() {
+	if !lease.Leased() {
 		return
 	}
-	unlock, err := unlockOp(held, store.LeaseSilent)
+	unlock, err := unlockOp(lease, store.LeaseSilent)
 	if err == nil {
 		err = records.Commit(context.Background(), unlock)
 	}

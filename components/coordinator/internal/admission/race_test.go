@@ -37,7 +37,7 @@ func silent(t *testing.T, s *small) *newcomer {
 		t.Fatal(err)
 	}
 	s.endLease(0)
-	s.await(func(v *view.View) bool { return v.Boots["pg-0"].Index != 0 && !v.Boots["pg-0"].Held() })
+	s.await(func(v *view.View) bool { return v.Boots["pg-0"].Index != 0 && !v.Boots["pg-0"].Leased() })
 	return b
 }
 
@@ -54,8 +54,8 @@ func TestThreat_IDN03_ALeaseThatIsTakenMeanwhileIsNotOverwritten(t *testing.T) {
 	if err := rival.admit(t.Context()); code(err) != codeConflict {
 		t.Errorf("the rival: %v", err)
 	}
-	if held := s.lease(0); !held.HeldBy(b.bootID) || s.admission(0).BootID != b.bootID {
-		t.Errorf("lease %+v, admission %+v", held, s.admission(0))
+	if lease := s.lease(0); !lease.LeasedBy(b.bootID) || s.admission(0).BootID != b.bootID {
+		t.Errorf("lease %+v, admission %+v", lease, s.admission(0))
 	}
 }
 
@@ -74,8 +74,8 @@ func TestThreat_IDN03_AFarewellDuringAnAdmissionCounts(t *testing.T) {
 	if err := b.again(s.services[0]).admit(t.Context()); code(err) != codeStale {
 		t.Errorf("the boot that said farewell meanwhile: %v", err)
 	}
-	if held := s.lease(0); !held.EndedBy(b.bootID) {
-		t.Errorf("lease %+v", held)
+	if lease := s.lease(0); !lease.EndedBy(b.bootID) {
+		t.Errorf("lease %+v", lease)
 	}
 }
 
@@ -91,8 +91,8 @@ func TestAnEvictionLeavesNoLease(t *testing.T) {
 	if err := s.services[0].Evict(t.Context(), "pg-0", policy.CodePeerRevoked, "test"); err != nil {
 		t.Fatal(err)
 	}
-	if held := s.lease(0); held.Held() {
-		t.Errorf("an evicted boot has a lease: %+v", held)
+	if lease := s.lease(0); lease.Leased() {
+		t.Errorf("an evicted boot has a lease: %+v", lease)
 	}
 	if err := s.newcomer(0, 0).admit(t.Context()); err != nil {
 		t.Errorf("the next boot: %v", err)
@@ -115,8 +115,8 @@ func TestALeaseWithoutAnAdmissionIsGivenUp(t *testing.T) {
 		time.Sleep(DefaultLeaseTTL / 2)
 		k.wantStillLocked(boots[0])
 		time.Sleep(DefaultLeaseTTL)
-		if held := k.lease(0); held.Held() {
-			t.Errorf("lease %+v", held)
+		if lease := k.lease(0); lease.Leased() {
+			t.Errorf("lease %+v", lease)
 		}
 		if err := k.newcomer(1, 0).admit(t.Context()); err != nil {
 			t.Errorf("the next boot: %v", err)
@@ -126,8 +126,8 @@ func TestALeaseWithoutAnAdmissionIsGivenUp(t *testing.T) {
 
 func (k *keepers3) wantStillLocked(b *newcomer) {
 	k.t.Helper()
-	if held := k.lease(b.slot); !held.HeldBy(b.bootID) {
-		k.t.Errorf("lease %+v", held)
+	if lease := k.lease(b.slot); !lease.LeasedBy(b.bootID) {
+		k.t.Errorf("lease %+v", lease)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestARenewalWaitsForALapsedLease(t *testing.T) {
 	if err := s.store.DestroySession(t.Context(), s.services[0].keeper.own()); err != nil {
 		t.Fatal(err)
 	}
-	s.await(func(v *view.View) bool { return v.Boots["pg-0"].Index != 0 && !v.Boots["pg-0"].Held() })
+	s.await(func(v *view.View) bool { return v.Boots["pg-0"].Index != 0 && !v.Boots["pg-0"].Leased() })
 	caller := overlay.Addr{ID: overlay.ID{Cluster: "demo", Group: "pg", Slot: "pg-0"}, BootID: b.bootID, PublicKey: string(b.bootKey)}
 	_, refused := s.services[0].renew(t.Context(), caller, &admissionv1.RenewRequest{BootId: b.bootID})
 	if refused == nil || status.Code(refused.renewal()) != codes.Unavailable {
@@ -163,7 +163,7 @@ func TestAFarewellReplacesALostSession(t *testing.T) {
 	if err := s.services[0].Farewell(t.Context(), "pg", "pg-0", b.bootID); err != nil {
 		t.Fatal(err)
 	}
-	if held := s.lease(0); !held.EndedBy(b.bootID) {
-		t.Errorf("lease %+v", held)
+	if lease := s.lease(0); !lease.EndedBy(b.bootID) {
+		t.Errorf("lease %+v", lease)
 	}
 }

@@ -236,7 +236,7 @@ func TestEvictionEndsEverythingWithinFifteenSeconds(t *testing.T) {
 	e := newEvicted(t)
 	var lease view.Boot
 	var err error
-	if lease, err = e.service.lease(t.Context(), "pg-0"); err != nil || !lease.Held() {
+	if lease, err = e.service.lease(t.Context(), "pg-0"); err != nil || !lease.Leased() {
 		t.Fatalf("lease %+v, %v", lease, err)
 	}
 	sp, index, err := store.Read[policy.SlotPolicy](t.Context(), e.store, store.SlotPolicyKey("pg-0"))
@@ -264,8 +264,8 @@ func TestEvictionEndsEverythingWithinFifteenSeconds(t *testing.T) {
 	if _, _, err := store.Read[policy.Admission](t.Context(), e.store, store.AdmissionKey("pg-0")); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("its admission: %v", err)
 	}
-	if held, err := e.service.lease(t.Context(), "pg-0"); err != nil || held.Held() {
-		t.Errorf("its lease: %+v, %v", held, err)
+	if lease, err := e.service.lease(t.Context(), "pg-0"); err != nil || lease.Leased() {
+		t.Errorf("its lease: %+v, %v", lease, err)
 	}
 	if err := e.store.RenewSession(t.Context(), lease.Session); err != nil {
 		t.Errorf("the session that keeps other boots' leases too: %v", err)

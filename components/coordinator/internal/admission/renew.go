@@ -219,13 +219,13 @@ func (s *Service) mayIssue(ctx context.Context, caller overlay.Addr, records fun
 		return nil, refuse(policy.CodeRenewDenied, "the slot belongs to another group")
 	case h.admission.BootID != caller.BootID:
 		return nil, refuse(codeStale, "another boot holds the slot")
-	case !h.lease.HeldBy(caller.BootID) && h.view != nil:
+	case !h.lease.LeasedBy(caller.BootID) && h.view != nil:
 		return nil, refuse(codeStale, "the view has no lease of the boot").because(errTaken)
-	case !h.lease.HeldBy(caller.BootID) && !h.lease.Held() && !h.lease.EndedBy(caller.BootID):
+	case !h.lease.LeasedBy(caller.BootID) && !h.lease.Leased() && !h.lease.EndedBy(caller.BootID):
 		// The lease's keeper ended, or all coordinators were away. A coordinator that receives the
 		// Boot's reports takes the lease again.
 		return nil, refuse(codeUnreadable, "no coordinator keeps the boot's lease now; one takes it again in a moment").later()
-	case !h.lease.HeldBy(caller.BootID):
+	case !h.lease.LeasedBy(caller.BootID):
 		return nil, refuse(policy.CodeRenewDenied, "the boot's lease has ended")
 	}
 	if d := s.cfg.MayRenew(h.admission, h.policy, s.cfg.Images, s.now()); !d.Allowed {

@@ -85,11 +85,11 @@ func TestRotate(t *testing.T) {
 		"the newest in use, three before":   {"1 2 3 4", "4", time.Second, "2 3 4 n", "1"},
 		"a name that is none of the boot's": {"1 2", "x", settled, "2 n", "1"},
 	} {
-		held := policy.Admission{TokenAccessors: strings.Fields(c.have)}
+		admission := policy.Admission{TokenAccessors: strings.Fields(c.have)}
 		if c.age >= 0 {
-			held.TokensAt = now.Add(-c.age)
+			admission.TokensAt = now.Add(-c.age)
 		}
-		keep, revoke := rotate(held, c.inUse, "n", now)
+		keep, revoke := rotate(admission, c.inUse, "n", now)
 		if strings.Join(keep, " ") != c.keep || strings.Join(revoke, " ") != c.revoke {
 			t.Errorf("%s: keep %v, revoke %v", name, keep, revoke)
 		}

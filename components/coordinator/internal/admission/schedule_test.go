@@ -91,8 +91,8 @@ func (c *claims) step() (takeovers, refused int) {
 	switch c.rng.IntN(8) {
 	case 7: // the keeper of all leases ends, and other coordinators may take them in some schedules
 		c.note("keeper ends")
-		if held := c.s.lease(c.slot); held.Held() {
-			if err := c.s.store.DestroySession(context.Background(), held.Session); err != nil {
+		if lease := c.s.lease(c.slot); lease.Leased() {
+			if err := c.s.store.DestroySession(context.Background(), lease.Session); err != nil {
 				c.t.Error(err)
 			}
 		}
@@ -146,12 +146,12 @@ func (c *claims) heartbeat(b *newcomer) {
 func (c *claims) claim(i int) (takeovers, refused int) {
 	// As an agent does, the Boot makes a new key if its old ID may not return.
 	b := c.boots[i].again(c.s.services[c.rng.IntN(3)])
-	held := c.s.lease(c.slot)
+	lease := c.s.lease(c.slot)
 	err := b.admit(context.Background())
 	c.note("%.6s: %v", b.bootID, code(err))
 	switch {
-	case err == nil && held.Held() && held.BootID != b.bootID:
-		c.t.Errorf("%.6s took the slot from %.6s, whose lease had not ended", b.bootID, held.BootID)
+	case err == nil && lease.Leased() && lease.BootID != b.bootID:
+		c.t.Errorf("%.6s took the slot from %.6s, whose lease had not ended", b.bootID, lease.BootID)
 	case err == nil:
 		if c.holder != b.bootID {
 			takeovers = 1
@@ -168,7 +168,7 @@ func (c *claims) claim(i int) (takeovers, refused int) {
 }
 
 func (c *claims) both() (takeovers, refused int) {
-	held := c.s.lease(c.slot)
+	lease := c.s.lease(c.slot)
 	var wg sync.WaitGroup
 	var errs [2]error
 	for i := range c.boots {
@@ -181,8 +181,8 @@ func (c *claims) both() (takeovers, refused int) {
 		c.t.Error("both were admitted")
 	}
 	for i, err := range errs {
-		if err == nil && held.Held() && held.BootID != c.boots[i].bootID {
-			c.t.Errorf("%.6s took the slot from %.6s, whose lease had not ended", c.boots[i].bootID, held.BootID)
+		if err == nil && lease.Leased() && lease.BootID != c.boots[i].bootID {
+			c.t.Errorf("%.6s took the slot from %.6s, whose lease had not ended", c.boots[i].bootID, lease.BootID)
 		}
 		if code(err) == codeStale {
 			c.boots[i] = c.s.newcomer(c.rng.IntN(3), c.slot)
@@ -200,22 +200,22 @@ func (c *claims) both() (takeovers, refused int) {
 
 // learn reads the current holder of the lease.
 func (c *claims) learn() {
-	held := c.s.lease(c.slot)
+	lease := c.s.lease(c.slot)
 	c.holder = ""
-	if held.Held() {
-		c.holder = held.BootID
+	if lease.Leased() {
+		c.holder = lease.BootID
 	}
 }
 
 // check is the invariant between steps.
 func (c *claims) check() {
-	held, a := c.s.lease(c.slot), c.s.admission(c.slot)
-	if held.Held() && (a.BootID != held.BootID || a.Generation != held.Generation) {
-		c.t.Errorf("the lease is of %.6s (generation %d), the admission of %.6s (%d)", held.BootID, held.Generation, a.BootID, a.Generation)
+	lease, a := c.s.lease(c.slot), c.s.admission(c.slot)
+	if lease.Leased() && (a.BootID != lease.BootID || a.Generation != lease.Generation) {
+		c.t.Errorf("the lease is of %.6s (generation %d), the admission of %.6s (%d)", lease.BootID, lease.Generation, a.BootID, a.Generation)
 	}
 	holders := 0
 	for _, b := range c.boots {
-		if held.HeldBy(b.bootID) {
+		if lease.LeasedBy(b.bootID) {
 			holders++
 		}
 	}
@@ -282,7 +282,7 @@ func TestIDN04_OlderGenerationsAreRefused(t *testing.T) {
 	if err := zombie.again(s.services[1]).admit(t.Context()); code(err) != codeStale {
 		t.Errorf("while the slot is free: %v", err)
 	}
-	if s.lease(0).HeldBy(zombie.bootID) {
+	if s.lease(0).LeasedBy(zombie.bootID) {
 		t.Error("it holds the lease again")
 	}
 	why, err := Ended(t.Context(), s.store, "pg", "pg-0", zombie.bootID)

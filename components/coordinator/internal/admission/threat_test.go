@@ -141,8 +141,8 @@ func TestATT31_CTL07_ThePolicyChangesBeforeTheCommit(t *testing.T) {
 	if err := b.admit(t.Context()); code(err) != codeUnreadable {
 		t.Errorf("the policy moved under it: %v", err)
 	}
-	if a, held := s.admission(0), s.lease(0); a.BootID != "" || held.Held() {
-		t.Errorf("admission %+v, lease %+v", a, held)
+	if a, lease := s.admission(0), s.lease(0); a.BootID != "" || lease.Leased() {
+		t.Errorf("admission %+v, lease %+v", a, lease)
 	}
 	if nonces, _, err := s.store.List(t.Context(), store.NoncesPrefix); err != nil || len(nonces) != 0 {
 		t.Errorf("%d nonces spent by a transaction that failed, %v", len(nonces), err)
@@ -211,11 +211,11 @@ func TestATT34_UnauthenticatedCallersLearnNothing(t *testing.T) {
 	if err := s.newcomer(0, 0).admit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	held, err := s.newcomer(0, 0).AdmissionStatus(t.Context(), &admissionv1.AdmissionStatusRequest{Group: "pg", Slot: "pg-0"})
+	status, err := s.newcomer(0, 0).AdmissionStatus(t.Context(), &admissionv1.AdmissionStatusRequest{Group: "pg", Slot: "pg-0"})
 	free, err2 := s.newcomer(0, 0).AdmissionStatus(t.Context(), &admissionv1.AdmissionStatusRequest{Group: "pg", Slot: "pg-1"})
 	none, err3 := s.newcomer(0, 0).AdmissionStatus(t.Context(), &admissionv1.AdmissionStatusRequest{Group: "x", Slot: "../../etc"})
-	if errors.Join(err, err2, err3) != nil || held.String() != free.String() || held.String() != none.String() || held.GetHolds() {
-		t.Errorf("status for an unknown key: %v, %v, %v (%v)", held, free, none, errors.Join(err, err2, err3))
+	if errors.Join(err, err2, err3) != nil || status.String() != free.String() || status.String() != none.String() || status.GetHolds() {
+		t.Errorf("status for an unknown key: %v, %v, %v (%v)", status, free, none, errors.Join(err, err2, err3))
 	}
 }
 

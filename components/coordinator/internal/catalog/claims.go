@@ -76,7 +76,7 @@ func (w *Writer) rival(v *view.View, m Member) (epoch uint64) {
 			continue
 		}
 		got, heard := w.cfg.Reports.Of(slot)
-		if !heard || got.BootID != c.boot || now.Sub(got.At) > reports.LiveWithin || !v.Boots[slot].HeldBy(c.boot) {
+		if !heard || got.BootID != c.boot || now.Sub(got.At) > reports.LiveWithin || !v.Boots[slot].LeasedBy(c.boot) {
 			w.setClaim(m.Group, slot, claim{}, false)
 			continue
 		}

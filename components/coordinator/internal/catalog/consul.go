@@ -212,9 +212,9 @@ func (w *Writer) commit(ctx context.Context, what string, ops consul.TxnOps) err
 	return fmt.Errorf("%s: %w: %s", what, errChanged, strings.Join(why, "; "))
 }
 
-// heldFence returns a fence on the lease that the Boot holds now; ok is false when the Boot does not
+// leaseFence returns a fence on the lease that the Boot holds now; ok is false when the Boot does not
 // hold it.
-func (w *Writer) heldFence(ctx context.Context, slot, boot string) (fence *consul.KVTxnOp, ok bool, err error) {
+func (w *Writer) leaseFence(ctx context.Context, slot, boot string) (fence *consul.KVTxnOp, ok bool, err error) {
 	lease, entry, err := w.lease(ctx, slot)
 	if err != nil || entry.Session == "" || lease.BootID != boot {
 		return nil, false, err

@@ -14,9 +14,9 @@ type Records struct {
 	Group, Slot, Boot, VIP string
 	// Port of the group's own service; 0: the group has none.
 	Port int
-	// Held: the Boot holds its Slot's lease, so a coordinator receives its reports. Ended: the Boot
+	// Leased: the Boot holds its Slot's lease, so a coordinator receives its reports. Ended: the Boot
 	// said farewell.
-	Held, Ended bool
+	Leased, Ended bool
 	// Draining: an Operation stops the Boot now or is about to. HandsOver: that Operation still has
 	// to hand over the Boot's leadership.
 	Draining, HandsOver bool
@@ -104,7 +104,7 @@ func WantHeard(v *view.View, slot string, got reports.Received) (e Entry, ok boo
 	if m.Records, ok = recordsOf(v, slot); !ok || m.Boot != got.BootID {
 		return Entry{}, false
 	}
-	m.Held = true
+	m.Leased = true
 	m.hear(got)
 	return Want(m), true
 }
@@ -115,7 +115,7 @@ func (e *Entry) judge(m Member) {
 	case m.Ended:
 		e.Why = WhyEnded
 		return
-	case !m.Held:
+	case !m.Leased:
 		e.Why = WhySilent
 		return
 	case m.Report == nil:

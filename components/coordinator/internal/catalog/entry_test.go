@@ -8,8 +8,8 @@ import (
 
 func member(change func(*Member)) Member {
 	m := Member{
-		Records: Records{Group: "pg", Slot: "pg-1", Boot: "b1", VIP: "127.50.1.2", Held: true}, Sequence: 7,
-		Report: &rollout.Report{MemberView: rollout.MemberView{Role: rollout.RoleFollower}}, Workload: rollout.Healthy,
+		Records: Records{Group: "pg", Slot: "pg-1", Boot: "b1", VIP: "127.50.1.2", Leased: true}, Sequence: 7,
+		Report: &rollout.Report{Role: rollout.RoleFollower}, Workload: rollout.Healthy,
 	}
 	if change != nil {
 		change(&m)
@@ -61,7 +61,7 @@ func TestWant(t *testing.T) {
 		"hands over to a leader": {func(m *Member) {
 			m.Draining, m.HandsOver, m.Report.Role, m.Report.Epoch, m.Rival = true, true, rollout.RoleLeader, 5, 6
 		}, "", false, WhyDraining},
-		"silent":        {func(m *Member) { m.Held = false }, "", false, WhySilent},
+		"silent":        {func(m *Member) { m.Leased = false }, "", false, WhySilent},
 		"not heard yet": {func(m *Member) { m.Report, m.Sequence = nil, 0 }, "", false, WhyNoReport},
 	} {
 		got := Want(member(c.change))
@@ -101,8 +101,8 @@ func TestDecide(t *testing.T) {
 		"a node without the service":     {found(func(f *Found) { f.ServiceIndex = 0; f.Sequence = 0 }), at(7, nil), Update},
 		"a service that is not ours":     {found(func(f *Found) { f.Foreign = true }), at(7, nil), Replace},
 		"an agent's node":                {found(func(f *Found) { f.Agent, f.Boot = true, "" }), at(8, worse), Keep},
-		"silent":                         {found(nil), at(0, func(m *Member) { m.Held = false }), Update},
-		"silent still":                   {found(func(f *Found) { f.Why, f.Ready, f.Role = WhySilent, false, "" }), at(0, func(m *Member) { m.Held = false }), Keep},
+		"silent":                         {found(nil), at(0, func(m *Member) { m.Leased = false }), Update},
+		"silent still":                   {found(func(f *Found) { f.Why, f.Ready, f.Role = WhySilent, false, "" }), at(0, func(m *Member) { m.Leased = false }), Keep},
 		"heard again":                    {found(func(f *Found) { f.Why, f.Ready, f.Role = WhySilent, false, "" }), at(8, nil), Update},
 		"heard again by an older report": {found(func(f *Found) { f.Why, f.Ready = WhySilent, false }), at(6, nil), Keep},
 	} {

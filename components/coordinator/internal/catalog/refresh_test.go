@@ -64,7 +64,7 @@ func TestARefreshOfChecksLeavesItsMemberInTheRoutes(t *testing.T) {
 			Checks: c.checks, AgentSpec: "new",
 		})
 		got, _ := heard.Of(slot)
-		m := catalog.Member{Records: catalog.Records{Group: "pg", Slot: slot, Boot: "b1", VIP: vip, Held: true}}
+		m := catalog.Member{Records: catalog.Records{Group: "pg", Slot: slot, Boot: "b1", VIP: vip, Leased: true}}
 		catalog.Hear(&m, got)
 		if e := catalog.Want(m); e.Ready != c.ready || e.Role != "leader" {
 			t.Errorf("%s: the entry is ready %t, %s, role %q", name, e.Ready, e.Why, e.Role)

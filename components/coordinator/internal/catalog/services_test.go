@@ -81,7 +81,7 @@ func TestDiscoveryFollowsTheOwnerOfABackend(t *testing.T) {
 		"the other's is":     {func(m *Member) { delete(m.Live, "pg-api-sidecar-proxy") }, WhyHealthy, WhyProxy, []string{"blue"}},
 		"both are unhealthy": {func(m *Member) { m.Workload, m.Live = rollout.Unhealthy, nil }, WhyUnhealthy, WhyProxy, []string{"blue"}},
 		"draining":           {func(m *Member) { m.Draining = true }, WhyDraining, WhyDraining, []string{"blue"}},
-		"silent":             {func(m *Member) { m.Held = false }, WhySilent, WhySilent, nil},
+		"silent":             {func(m *Member) { m.Leased = false }, WhySilent, WhySilent, nil},
 		"ended":              {func(m *Member) { m.Ended = true }, WhyEnded, WhyEnded, nil},
 		"no report":          {func(m *Member) { m.Report = nil }, WhyNoReport, WhyNoReport, nil},
 	} {
@@ -127,7 +127,7 @@ func TestOnlyDifferencesAreWritten(t *testing.T) {
 		"another route":      {found(with(nil)), with(func(m *Member) { m.ServiceMesh.Routes = m.ServiceMesh.Routes[:1] }), Update, false, nil, nil, []string{"pg-sidecar-proxy"}},
 		"an older report":    {found(with(leads)), with(nil), Keep, false, nil, nil, nil},
 		"another boot":       {found(with(func(m *Member) { m.Boot = "b0" })), with(fewer), Replace, true, []string{"pg-pg", "pg-pg-sidecar-proxy"}, nil, nil},
-		"silent":             {found(with(leads)), with(func(m *Member) { m.Held = false }), Update, true, []string{"pg-api", "pg-api-sidecar-proxy", "pg-pg", "pg-pg-sidecar-proxy"}, nil, nil},
+		"silent":             {found(with(leads)), with(func(m *Member) { m.Leased = false }), Update, true, []string{"pg-api", "pg-api-sidecar-proxy", "pg-pg", "pg-pg-sidecar-proxy"}, nil, nil},
 		"the part is lost":   {found(with(nil)), with(func(m *Member) { fewer(m); m.ServiceMeshUnknown = true }), Keep, false, nil, nil, nil},
 		"lost, and it leads": {found(with(nil)), with(func(m *Member) { leads(m); m.ServiceMeshUnknown = true }), Update, true, nil, nil, nil},
 	} {

@@ -111,7 +111,7 @@ func New(cfg Config) (*Writer, error) {
 // sessions. The node of the Slot's previous Boot is removed. Register is called again with each
 // renewal, and does nothing then.
 func (w *Writer) Register(ctx context.Context, groupName, slot, boot, vip string) error {
-	m := Member{Records: Records{Group: groupName, Slot: slot, Boot: boot, VIP: vip, Held: true, ServiceMeshUnknown: true}}
+	m := Member{Records: Records{Group: groupName, Slot: slot, Boot: boot, VIP: vip, Leased: true, ServiceMeshUnknown: true}}
 	if v, _ := w.cfg.Views.Latest(); v != nil {
 		m.ServiceMeshUnknown, m.Port = false, servicePort(v, groupName)
 		w.takeMesh(v, &m)
@@ -241,7 +241,7 @@ func (w *Writer) noteFree(v *view.View, concerned func(group string) bool) {
 		if !concerned(a.Value.Group) {
 			continue
 		}
-		if v.Boots[slot].HeldBy(a.Value.BootID) {
+		if v.Boots[slot].LeasedBy(a.Value.BootID) {
 			delete(w.free, slot)
 		} else if _, already := w.free[slot]; !already {
 			w.free[slot] = now
@@ -270,7 +270,7 @@ func recordsOf(v *view.View, slot string) (out Records, ok bool) {
 	if !admitted || !bound || record.Value.VIP == "" {
 		return Records{}, false
 	}
-	out = Records{Group: a.Value.Group, Slot: slot, Boot: a.Value.BootID, VIP: record.Value.VIP, Port: servicePort(v, a.Value.Group), Held: v.Boots[slot].HeldBy(a.Value.BootID), Ended: v.Boots[slot].EndedBy(a.Value.BootID)}
+	out = Records{Group: a.Value.Group, Slot: slot, Boot: a.Value.BootID, VIP: record.Value.VIP, Port: servicePort(v, a.Value.Group), Leased: v.Boots[slot].LeasedBy(a.Value.BootID), Ended: v.Boots[slot].EndedBy(a.Value.BootID)}
 	if op, open := v.OpenOperation(slot); open && op.Value.OutOfService() {
 		out.Draining, out.HandsOver = true, op.Value.Phase == operation.Draining
 	}
@@ -369,13 +369,13 @@ func (w *Writer) evaluate(ctx context.Context, v *view.View, slot string) {
 	}
 	w.noteClaim(m)
 	m.Rival = w.rival(v, m)
-	if m.Held && m.Report == nil {
+	if m.Leased && m.Report == nil {
 		return // another coordinator has its report, or the first report is still to come
 	}
 	if s, ok := w.recall(slot); ok && (s.agent || same(s.entry, Want(m))) {
 		return
 	}
-	if !m.Held && !m.Ended && !w.silent(m) {
+	if !m.Leased && !m.Ended && !w.silent(m) {
 		w.dueIn(slot, retryIn)
 		return
 	}
@@ -418,8 +418,8 @@ func (w *Writer) settle(ctx context.Context, m Member) (done bool, err error) {
 			return true, nil
 		}
 		next := want
-		fence, ok, failed := w.heldFence(ctx, m.Slot, m.Boot)
-		if !m.Held {
+		fence, ok, failed := w.leaseFence(ctx, m.Slot, m.Boot)
+		if !m.Leased {
 			next.Sequence = max(next.Sequence, found.Sequence)
 			fence, ok, failed = w.lapsedFence(ctx, m.Slot)
 		}

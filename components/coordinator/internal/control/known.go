@@ -39,7 +39,7 @@ func (k *known) update(v *view.View, scope Scope) {
 		func(slot string, _ policy.Admission) string { return store.AdmissionKey(slot) })
 	for slot, a := range k.admissions {
 		_, read := v.Admissions[slot]
-		if held := v.Boots[slot]; !read && held.Held() && held.BootID != a.BootID {
+		if lease := v.Boots[slot]; !read && lease.Leased() && lease.BootID != a.BootID {
 			// Another Boot took the Slot with a record that only newer coordinators can read. The
 			// old Boot must not return when the new Boot's lease ends.
 			delete(k.admissions, slot)

@@ -39,7 +39,7 @@ func (r *Reconciler) goneSlots(ctx context.Context, v *view.View) []store.Op {
 	}
 	for slot, lease := range v.Boots {
 		// The lease holds the highest generation, and goes last.
-		if _, kept := decided[slot]; gone(slot) && !kept && !lease.Held() {
+		if _, kept := decided[slot]; gone(slot) && !kept && !lease.Leased() {
 			remove(store.BootLeaseKey(slot), lease.Index)
 		}
 	}

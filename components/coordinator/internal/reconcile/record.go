@@ -221,7 +221,7 @@ func (p *pass) forgetOps(slot string) []store.Op {
 			ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: record.key, Index: record.index})
 		}
 	}
-	if boot := p.view.Boots[slot]; boot.Held() {
+	if boot := p.view.Boots[slot]; boot.Leased() {
 		// The next Boot of this name must not wait for the lease of a removed CVM. The session
 		// holds other Boots' leases too, and perhaps the lease of this Slot's next Boot.
 		boot.State = store.LeaseEnded

@@ -63,7 +63,7 @@ func (c *caller) lost(ctx context.Context, record group.SlotRecord) (platformSta
 			warnings = append(warnings, fmt.Sprintf("the platform has the CVM (%s): it and its disk are deleted", i.Status))
 		}
 	}
-	if a, ok := c.view.Admissions[record.Slot]; ok && a.Value.InstanceID == record.InstanceID && c.view.Boots[record.Slot].HeldBy(a.Value.BootID) {
+	if a, ok := c.view.Admissions[record.Slot]; ok && a.Value.InstanceID == record.InstanceID && c.view.Boots[record.Slot].LeasedBy(a.Value.BootID) {
 		alive := "a boot of it holds the slot and is alive: a restart or an update keeps its disk"
 		if !found { // a Boot's lease outlives it for some seconds
 			alive = "a boot of it holds the slot, or did a moment ago: ask again in half a minute, for if it is alive its disk is there"
@@ -184,7 +184,7 @@ func (c *caller) deleteWarnings(name string, disks bool) []string {
 		if ok && disks && spec.PreservedDisk(record.Ordinal) != "" {
 			preserved = append(preserved, record.Slot)
 		}
-		if a, ok := c.view.Admissions[record.Slot]; ok && c.view.Boots[record.Slot].HeldBy(a.Value.BootID) {
+		if a, ok := c.view.Admissions[record.Slot]; ok && c.view.Boots[record.Slot].LeasedBy(a.Value.BootID) {
 			alive = append(alive, record.Slot)
 		}
 	}

@@ -14,16 +14,16 @@ type Boot struct {
 	Index   uint64
 }
 
-// Held reports whether a Boot holds the lease.
-func (b Boot) Held() bool { return b.Session != "" }
+// Leased reports whether a Boot holds the lease.
+func (b Boot) Leased() bool { return b.Session != "" }
 
-// HeldBy reports whether the Boot bootID holds the lease.
-func (b Boot) HeldBy(bootID string) bool { return b.Held() && b.BootID == bootID }
+// LeasedBy reports whether the Boot bootID holds the lease.
+func (b Boot) LeasedBy(bootID string) bool { return b.Leased() && b.BootID == bootID }
 
 // EndedBy reports whether the lease is free because the Boot bootID said farewell or was evicted.
 // Such a Boot gets no lease again.
 func (b Boot) EndedBy(bootID string) bool {
-	return !b.Held() && b.BootID == bootID && bootID != "" && b.State == store.LeaseEnded
+	return !b.Leased() && b.BootID == bootID && bootID != "" && b.State == store.LeaseEnded
 }
 
 func (v *View) readBoots(ctx context.Context, at moment, errs *[]error) {
