@@ -6,7 +6,7 @@ import (
 )
 
 // MaxContestedChanges is how often a contested Slot changes its holder without an
-// Operation until it is held.
+// Operation until it is reserved.
 const MaxContestedChanges = 3
 
 // Contest records Boots that take a Slot from each other. It is a part of the Slot's Admission and
@@ -36,12 +36,12 @@ type Contest struct {
 	// Rival is the Boot that was seen alive at the same time as the holder, first at RivalAt.
 	Rival   string    `json:"rival_boot_id,omitempty"`
 	RivalAt time.Time `json:"rival_at,omitzero"`
-	// HeldAt is since when the Slot is held; zero: it is not.
-	HeldAt time.Time `json:"held_at,omitzero"`
+	// ReservedAt is since when the Slot is reserved for its holder; zero: it is not.
+	ReservedAt time.Time `json:"reserved_at,omitzero"`
 }
 
-// Held reports whether no other Boot may take the Slot.
-func (c Contest) Held() bool { return !c.HeldAt.IsZero() }
+// Reserved reports whether no other Boot may take the Slot.
+func (c Contest) Reserved() bool { return !c.ReservedAt.IsZero() }
 
 // Changed is the Contest after another Boot took the Slot at a moment: by an
 // Operation that ordered it, or not.
@@ -63,19 +63,19 @@ func (c Contest) Met(rival string, at time.Time) Contest {
 }
 
 func (c Contest) judged(at time.Time) Contest {
-	if !c.Held() && c.Rival != "" && c.Changes >= MaxContestedChanges {
-		c.HeldAt = at.UTC()
+	if !c.Reserved() && c.Rival != "" && c.Changes >= MaxContestedChanges {
+		c.ReservedAt = at.UTC()
 	}
 	return c
 }
 
 // Why states the conflict of a reserved Slot and the way out; "" without a conflict.
 func (c Contest) Why(slot string) string {
-	if !c.Held() {
+	if !c.Reserved() {
 		return ""
 	}
 	return fmt.Sprintf("the slot changed its holder %d times without an operation while two boots of its instance were alive (boot %.12s was seen at the same time as a holder): "+
-		"it is held for the present one until `cadre admission clear-conflict %s` or a restart by Cadre", c.Changes, c.Rival, slot)
+		"it is reserved for the present one until `cadre admission clear-conflict %s` or a restart by Cadre", c.Changes, c.Rival, slot)
 }
 
 // CameBack reports whether a Boot that sends now held the Slot before a and lost it to another

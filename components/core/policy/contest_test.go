@@ -12,7 +12,7 @@ var contestBegin = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 // event: c a change of holder without an order, o one by an Operation, s a sign that two Boots are
 // alive, r the operator's clearing.
 func TestIDN03_ChangesAndASignHoldASlot(t *testing.T) {
-	for events, held := range map[string]bool{
+	for events, reserved := range map[string]bool{
 		"":           false,
 		"ccc":        false, // a machine that crashes
 		"cccccccccc": false,
@@ -48,10 +48,10 @@ func TestIDN03_ChangesAndASignHoldASlot(t *testing.T) {
 				c = Contest{}
 			}
 		}
-		if c.Held() != held {
-			t.Errorf("%q: held %t, want %t (%+v)", events, c.Held(), held, c)
+		if c.Reserved() != reserved {
+			t.Errorf("%q: reserved %t, want %t (%+v)", events, c.Reserved(), reserved, c)
 		}
-		if why := c.Why("pg-0"); (why != "") != held || held && !strings.Contains(why, "cadre admission clear-conflict pg-0") {
+		if why := c.Why("pg-0"); (why != "") != reserved || reserved && !strings.Contains(why, "cadre admission clear-conflict pg-0") {
 			t.Errorf("%q: why %q", events, why)
 		}
 	}
@@ -63,7 +63,7 @@ func TestTheFirstSignIsKept(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	c = c.Changed(false, contestBegin).Changed(false, contestBegin).Changed(false, contestBegin)
-	if at := c.HeldAt; !c.Changed(false, contestBegin.Add(time.Hour)).HeldAt.Equal(at) {
+	if at := c.ReservedAt; !c.Changed(false, contestBegin.Add(time.Hour)).ReservedAt.Equal(at) {
 		t.Error("a later change moved the beginning of the hold")
 	}
 }
@@ -74,7 +74,7 @@ func TestIDN03_WhoCameBack(t *testing.T) {
 	var d Decisions
 	for _, e := range []DecisionEntry{
 		{What: DecidedAdmit, BootID: "a"}, {What: DecidedAdmit, BootID: "b"}, {What: DecidedEvict, BootID: "b"},
-		{What: DecidedRefuse, BootID: "x"}, {What: DecidedAdmit, BootID: "c"}, {What: DecidedHold, BootID: "c"},
+		{What: DecidedRefuse, BootID: "x"}, {What: DecidedAdmit, BootID: "c"}, {What: DecidedReserve, BootID: "c"},
 	} {
 		d = d.Append("pg-0", e)
 	}

@@ -28,16 +28,16 @@ const (
 	DecidedEvict Decided = "evict"
 	// DecidedMet: a Boot was seen alive at the same time as the holder. The entry names both.
 	DecidedMet Decided = "met"
-	// DecidedHold: the Slot is held for its holder, see Contest. DecidedRelease: an
+	// DecidedReserve: the Slot is reserved for its holder, see Contest. DecidedRelease: an
 	// operator ended that.
-	DecidedHold    Decided = "hold"
+	DecidedReserve Decided = "reserve"
 	DecidedRelease Decided = "release"
 )
 
 // turns reports whether it gives the Slot to a Boot, takes it away or keeps it
 // for one.
 func (d Decided) turns() bool {
-	return d == DecidedAdmit || d == DecidedEvict || d == DecidedHold || d == DecidedRelease
+	return d == DecidedAdmit || d == DecidedEvict || d == DecidedReserve || d == DecidedRelease
 }
 
 // Bounds of Decisions.

@@ -138,7 +138,7 @@ func StatusOf(f Facts, now time.Time) AdmissionStatus {
 	switch {
 	case !now.Before(a.ExpiresAt) && !a.ExpiresAt.IsZero():
 		s.State, s.Code, s.Why = StateExpired, CodeSVIDExpired, "the credentials ended"
-	case d.Code == "" && a.Contest.Held():
+	case d.Code == "" && a.Contest.Reserved():
 		// The holder stays; the alarm is that no other Boot is admitted.
 		s.State, s.Code, s.Why = StateAdmitted, CodeInstanceConflict, a.Contest.Why(a.Slot)
 	case d.Code == "":
@@ -247,7 +247,7 @@ func (e Explanation) next(code Code) []string {
 	case CodeTCBOutOfDate, CodeTCBAdvisoryBlocked:
 		out = append(out, "have the host updated, or give it time in the trust file: `tcb.grace_days`, or an exception with an expiry; where it allows that, `cadre admission tcb grant` does it at once")
 	case CodeInstanceConflict, CodeIncarnationStale:
-		if e.Contest.Held() {
+		if e.Contest.Reserved() {
 			out = append(out, fmt.Sprintf("have the platform show that one CVM of the instance runs, then `cadre admission clear-conflict %s`", e.Slot))
 		}
 		out = append(out, fmt.Sprintf("find out why two boots claim the slot; `cadre admission revoke instance %s` shuts both out", e.BoundInstance))

@@ -107,7 +107,7 @@ func TestIDN03_AHeldSlotIsExplained(t *testing.T) {
 	a := e.admitted()
 	a.Contest = Contest{Changes: 2}.Met("rival", noon).Changed(false, noon)
 	x := Explain(e.facts(&a), noon)
-	if !x.Contest.Held() || !strings.Contains(x.Why, "3 times") || !strings.Contains(x.Why, "rival") {
+	if !x.Contest.Reserved() || !strings.Contains(x.Why, "3 times") || !strings.Contains(x.Why, "rival") {
 		t.Errorf("why %q", x.Why)
 	}
 	if !strings.Contains(strings.Join(x.Next, "\n"), "cadre admission clear-conflict db-1") {

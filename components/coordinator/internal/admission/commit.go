@@ -123,8 +123,8 @@ func (a *attempt) mayTake(now admissionStatus) *refusal {
 		return refuse(codeStale, "this boot said farewell; it may ask again with a new boot key")
 	case lease.Leased() && lease.BootID == a.bootID:
 		return nil
-	case holder != "" && holder != a.bootID && now.before.Contest.Held() && !now.ordered:
-		return a.conflict(now.holder(), "%s", now.before.Contest.Why(a.slot)).in(heldRetry)
+	case holder != "" && holder != a.bootID && now.before.Contest.Reserved() && !now.ordered:
+		return a.conflict(now.holder(), "%s", now.before.Contest.Why(a.slot)).in(reservedRetry)
 	case lease.Leased():
 		if a.bootExpected(lease.BootID) {
 			return nil
@@ -193,7 +193,7 @@ func (a *attempt) transaction(ctx context.Context, now admissionStatus) (t trans
 	decision, decisions, err := a.decide(ctx, a.slot, policy.DecisionEntry{
 		What: policy.DecidedAdmit, BootID: a.bootID, InstanceID: a.stated.InstanceID, Revision: a.admission.Revision,
 		PolicyEpoch: a.policy.Epoch, Generation: a.admission.Generation,
-	}, a.checks(nil), holdEntry(now.before.Contest, a.admission)...)
+	}, a.checks(nil), reserveEntry(now.before.Contest, a.admission)...)
 	if err != nil {
 		return t, err
 	}

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// heldRetry is the retry delay of a Boot that asks for a held Slot: only an operator can
+	// reservedRetry is the retry delay of a Boot that asks for a reserved Slot: only an operator can
 	// release the hold.
-	heldRetry = 10 * time.Second
+	reservedRetry = 10 * time.Second
 	// freshness bounds how long a dead Boot may look alive to a coordinator: reports count for 12
 	// s, and the same time again covers a slow coordinator.
 	freshness = 24 * time.Second
@@ -115,7 +115,7 @@ func (s *Service) amendOnce(ctx context.Context, slot string, more []store.Op, c
 		if err != nil {
 			return err
 		}
-		decision, after, err := s.decide(ctx, slot, entry, nil, holdEntry(before, a)...)
+		decision, after, err := s.decide(ctx, slot, entry, nil, reserveEntry(before, a)...)
 		if err != nil {
 			return err
 		}
@@ -133,13 +133,13 @@ func (s *Service) amendOnce(ctx context.Context, slot string, more []store.Op, c
 	return nil
 }
 
-// holdEntry returns the decision that the Slot is now held, if it was not held before.
-func holdEntry(before policy.Contest, a policy.Admission) []policy.DecisionEntry {
-	if before.Held() || !a.Contest.Held() {
+// reserveEntry returns the decision that the Slot is now reserved, if it was not reserved before.
+func reserveEntry(before policy.Contest, a policy.Admission) []policy.DecisionEntry {
+	if before.Reserved() || !a.Contest.Reserved() {
 		return nil
 	}
 	return []policy.DecisionEntry{{
-		What: policy.DecidedHold, BootID: a.BootID, InstanceID: a.InstanceID, HolderBootID: a.BootID, HolderInstanceID: a.InstanceID,
+		What: policy.DecidedReserve, BootID: a.BootID, InstanceID: a.InstanceID, HolderBootID: a.BootID, HolderInstanceID: a.InstanceID,
 		Code: codeConflict, Message: a.Contest.Why(a.Slot), Generation: a.Generation,
 	}}
 }

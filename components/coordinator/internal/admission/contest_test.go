@@ -107,7 +107,7 @@ func (s twins) alternate() (holder *newcomer) {
 	holder = s.boot()
 	s.mustAdmit(holder)
 	for range policy.MaxContestedChanges {
-		if s.admission(0).Contest.Held() {
+		if s.admission(0).Contest.Reserved() {
 			s.t.Fatal("held before its time")
 		}
 		next := s.takeOver(holder)
@@ -122,10 +122,10 @@ func (s twins) alternate() (holder *newcomer) {
 func TestIDN03_TwinsThatAlternateAreHeld(t *testing.T) {
 	s := newTwins(t)
 	holder := s.alternate()
-	if a := s.admission(0); !a.Contest.Held() || a.Contest.Changes != policy.MaxContestedChanges || a.BootID != holder.bootID {
+	if a := s.admission(0); !a.Contest.Reserved() || a.Contest.Changes != policy.MaxContestedChanges || a.BootID != holder.bootID {
 		t.Fatalf("contest %+v of boot %.12s", a.Contest, a.BootID)
 	}
-	if e := s.lastTurn(); e.What != policy.DecidedHold || e.Code != codeConflict || e.BootID != holder.bootID {
+	if e := s.lastTurn(); e.What != policy.DecidedReserve || e.Code != codeConflict || e.BootID != holder.bootID {
 		t.Errorf("last turn %+v", e)
 	}
 	s.dies(holder)
@@ -136,7 +136,7 @@ func TestIDN03_TwinsThatAlternateAreHeld(t *testing.T) {
 	}
 	// The holder stays in: its lease lapsed while it was away, and it attests again.
 	s.mustAdmit(holder)
-	if a := s.admission(0); a.BootID != holder.bootID || !a.Contest.Held() {
+	if a := s.admission(0); a.BootID != holder.bootID || !a.Contest.Reserved() {
 		t.Errorf("boot %.12s holds the slot, contest %+v", a.BootID, a.Contest)
 	}
 }
@@ -158,7 +158,7 @@ func TestIDN03_AReleaseLetsTheNextBootIn(t *testing.T) {
 	}
 }
 
-// The Boot that a restart by Cadre expects may enter a held Slot.
+// The Boot that a restart by Cadre expects may enter a reserved Slot.
 func TestIDN03_AnOperationEndsAHold(t *testing.T) {
 	s := newTwins(t)
 	holder, now := s.alternate(), s.clock().UTC()
@@ -190,7 +190,7 @@ func TestIDN03_ACrashLoopIsNotHeld(t *testing.T) {
 		s.mustAdmit(next)
 		holder = next
 	}
-	if a := s.admission(0); a.BootID != holder.bootID || a.Contest.Held() || a.Contest.Changes != crashes || a.Contest.Rival != "" {
+	if a := s.admission(0); a.BootID != holder.bootID || a.Contest.Reserved() || a.Contest.Changes != crashes || a.Contest.Rival != "" {
 		t.Errorf("boot %.12s holds the slot, contest %+v", a.BootID, a.Contest)
 	}
 }
@@ -213,7 +213,7 @@ func TestIDN03_AHolderThatReportsDuringAClaimShowsTwoBoots(t *testing.T) {
 		s.mustAdmit(twin)
 		holder = twin
 	}
-	if a := s.admission(0); !a.Contest.Held() || a.BootID != holder.bootID {
+	if a := s.admission(0); !a.Contest.Reserved() || a.BootID != holder.bootID {
 		t.Errorf("contest %+v", a.Contest)
 	}
 }

@@ -276,7 +276,7 @@ func TestIDN04_OlderGenerationsAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := zombie.again(s.services[0]).admit(t.Context()); code(err) != codeStale {
-		t.Errorf("while the slot is held: %v", err)
+		t.Errorf("while the slot is leased: %v", err)
 	}
 	s.endLease(0)
 	if err := zombie.again(s.services[1]).admit(t.Context()); code(err) != codeStale {

@@ -153,7 +153,7 @@ type Service struct {
 	mu     sync.Mutex
 	noted  map[string]noted  // guarded by mu; last written refusals by Slot
 	issued map[string]issued // guarded by mu; last renewals on this coordinator by Slot
-	// contested is since when other Boots ask for a held Slot, by Slot; guarded by mu.
+	// contested is since when other Boots ask for a reserved Slot, by Slot; guarded by mu.
 	contested map[string]claimed
 }
 

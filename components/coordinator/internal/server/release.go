@@ -23,7 +23,7 @@ func (s *Server) ReleaseSlot(ctx context.Context, req *apiv1.ReleaseSlotRequest)
 	if req.GetReason() == "" {
 		return nil, status.Error(codes.InvalidArgument, "reason: is missing: the slot's decisions record it")
 	}
-	if !c.view.Admissions[req.GetSlot()].Value.Contest.Held() {
+	if !c.view.Admissions[req.GetSlot()].Value.Contest.Reserved() {
 		return &apiv1.ReleaseSlotResponse{}, nil
 	}
 	id, err := c.enqueue(ctx, store.QueueRequest{Kind: store.RequestRelease, Group: record.Group, Slot: req.GetSlot(), Reason: req.GetReason()})

@@ -1272,7 +1272,7 @@ func (x *ReleaseSlotRequest) GetReason() string {
 
 type ReleaseSlotResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// False when the Slot is not held: nothing is written.
+	// False when the Slot is not reserved: nothing is written.
 	Changed bool `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
 	// The leader carries the request out; empty when there is none.
 	RequestId     string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
