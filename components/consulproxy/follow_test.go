@@ -49,7 +49,7 @@ func killed(w *world, c *coordinator) {
 
 // silenced: its machine is gone, without a closed connection.
 func silenced(_ *world, c *coordinator) {
-	c.way.Hold()
+	c.way.Pause()
 	c.server.Kill()
 }
 

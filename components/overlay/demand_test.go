@@ -20,7 +20,7 @@ func TestAConnectionOnDemandIsSlowAndNotRefused(t *testing.T) {
 	ln, port := b.listen(t)
 	serveEach(t, ln, echo)
 	connect(a, b, tcpPort(port), nil)
-	w.gw.Hold()
+	w.gw.Pause()
 	conn := a.dial(t, b, port)
 	all := bytes.Repeat([]byte("the bytes of an app's write"), 4<<20)
 	_ = conn.SetWriteDeadline(time.Now().Add(300 * time.Millisecond))
@@ -48,7 +48,7 @@ func TestAConnectionOnDemandDoesNotWaitForEver(t *testing.T) {
 	ln, port := b.listen(t)
 	connect(a, b, tcpPort(port), nil)
 	defer ln.Close()
-	w.gw.Hold()
+	w.gw.Pause()
 	if _, err := io.ReadAll(a.dial(t, b, port)); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("app's read ended with %v, want a reset", err)
 	}
@@ -66,7 +66,7 @@ func TestDatagramsOnDemandAreBounded(t *testing.T) {
 	defer server.Close()
 	port := uint16(server.LocalAddr().(*net.UDPAddr).Port)
 	connect(a, b, udpPort(port), nil)
-	w.gw.Hold()
+	w.gw.Pause()
 	app, err := net.Dial("udp", netip.AddrPortFrom(a.vip(b), port).String())
 	if err != nil {
 		t.Fatal(err)

@@ -144,7 +144,7 @@ func provesStandby(t *testing.T, first string) {
 	direct(t, a, b)
 	a.awaitPath(t, b, PathDirectTCP)
 
-	w.gw.Hold()
+	w.gw.Pause()
 	l := a.linkTo(b)
 	closeClass(l, link.DirectTCP)
 	a.awaitPath(t, b, PathGateway)

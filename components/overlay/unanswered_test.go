@@ -36,7 +36,7 @@ func asked(t *testing.T, w *world, ports []PortRef) (asks, other *testNode) {
 		t.Fatal(err)
 	}
 	eventually(t, "nothing on the session", func() bool { return a.linkTo(peer).Carries(s) == 0 })
-	way.Hold()
+	way.Pause()
 	t.Cleanup(way.Cut)
 	eventually(t, "the question", func() bool { return a.linkTo(peer).View().State.Asking() })
 	w.gw.route(peer.instance, peer.ListenAddr().String())

@@ -50,18 +50,18 @@ func jitter(d time.Duration) time.Duration {
 }
 
 // acquireOrWait returns nil, nil when the lock was held and may be free now.
-func acquireOrWait(ctx context.Context, s Store, holder string, onHeld func(error)) (Lease, error) {
+func acquireOrWait(ctx context.Context, s Store, holder string, onTaken func(error)) (Lease, error) {
 	// The index is read before the attempt, so that Watch sees a release between the two at once.
 	_, index, err := s.List(ctx, LeaseKey)
 	if err != nil {
 		return nil, err
 	}
 	lease, err := s.Acquire(ctx, holder)
-	if !errors.Is(err, ErrHeld) {
+	if !errors.Is(err, ErrLeaseTaken) {
 		return lease, err
 	}
-	if onHeld != nil {
-		onHeld(nil)
+	if onTaken != nil {
+		onTaken(nil)
 	}
 	_, err = s.Watch(ctx, LeaseKey, index)
 	return nil, err

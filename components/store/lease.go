@@ -33,7 +33,7 @@ func FenceOps(session string, termIndex uint64) []Op {
 // Acquire takes the lock and the next Term in one transaction (threat model 9.4, rule 2). The Lease
 // outlives ctx; give it up with Release.
 //
-// Errors: ErrHeld; ErrTermRegression; ErrTermExhausted; ErrUnknown when Consul did not answer
+// Errors: ErrLeaseTaken; ErrTermRegression; ErrTermExhausted; ErrUnknown when Consul did not answer
 // (Acquire then tries to destroy the session, so that the lock is free again soon).
 func (c *Consul) Acquire(ctx context.Context, holder string) (Lease, error) {
 	if holder == "" {
@@ -44,7 +44,7 @@ func (c *Consul) Acquire(ctx context.Context, holder string) (Lease, error) {
 		return nil, fmt.Errorf("acquire the lease: %w", err)
 	}
 	if lock != nil && lock.Session != "" {
-		return nil, ErrHeld
+		return nil, ErrLeaseTaken
 	}
 	term, termIndex, err := c.nextTerm(ctx)
 	if err != nil {
@@ -132,7 +132,7 @@ func (c *Consul) lockOnce(ctx context.Context, ops api.TxnOps) ([]*api.KVPair, e
 		}
 	}
 	if len(failures) > 0 {
-		return nil, ErrHeld
+		return nil, ErrLeaseTaken
 	}
 	return pairs, nil
 }

@@ -33,7 +33,7 @@ type Store interface {
 	// Commit applies all operations or none. ErrConflict when a check failed;
 	// ErrUnknown when the outcome is not known (time-out): read back.
 	Commit(ctx context.Context, ops ...Op) error
-	// Acquire tries to become the holder of the lease; ErrHeld when another holds it.
+	// Acquire tries to become the holder of the lease; ErrLeaseTaken when another holds it.
 	Acquire(ctx context.Context, holder string) (Lease, error)
 	// CreateSession makes a session that ends ttl to twice ttl after its last renewal, and before
 	// that only by DestroySession. Its end frees its locks. ttl is at least the store's minimum, 10
@@ -105,8 +105,8 @@ var (
 	ErrConflict = errors.New("transaction conflict")
 	// ErrFenced means that the lease check failed; this holder must stop. Also ErrConflict.
 	ErrFenced = errors.New("lease lost")
-	// ErrHeld means that another holder has the lease.
-	ErrHeld = errors.New("lease is held by another")
+	// ErrLeaseTaken means that another holder has the lease.
+	ErrLeaseTaken = errors.New("lease is held by another")
 	// ErrNoSession means that the session has ended.
 	ErrNoSession = errors.New("no such session")
 	// ErrUnknown means that the transaction may or may not have been applied.

@@ -166,8 +166,8 @@ func (a *Agent) Lost() <-chan struct{} { return a.hub.Ended().Changed(0) }
 // Kick has the agent look at its workload now.
 func (a *Agent) Kick() { a.member.Kick() }
 
-// Held is the configuration in force, for the next process of the Boot; nil: there is none.
-func (a *Agent) Held() []byte { return a.config.Text() }
+// Config is the configuration in force, for the next process of the Boot; nil: there is none.
+func (a *Agent) Config() []byte { return a.config.Text() }
 
 // Hooks are those of the present order, or of the last one.
 func (a *Agent) Hooks() []Hook {

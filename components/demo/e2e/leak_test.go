@@ -162,8 +162,8 @@ const (
 	keySize = 138
 )
 
-// heldPurpose is the purpose of the agent's derived key that seals its Boot's credentials.
-const heldPurpose = "cadre credentials v1"
+// sealPurpose is the purpose of the agent's derived key that seals its Boot's credentials.
+const sealPurpose = "cadre credentials v1"
 
 const bootKey = "boot key"
 
@@ -182,7 +182,7 @@ func opens(t *testing.T, p process, key []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := box.Open(nil, nil, sealed, []byte(heldPurpose)); err != nil {
+	if _, err := box.Open(nil, nil, sealed, []byte(sealPurpose)); err != nil {
 		t.Errorf("what the boot of process %s holds is not sealed under the key that is looked for: %v", p.pid, err)
 	}
 }
@@ -203,7 +203,7 @@ func bootCanaries(t *testing.T, p process, add func(string, []byte, ...string)) 
 				if err != nil {
 					t.Fatal(err)
 				}
-				held, err := hkdf.Key(sha256.New, scalar, nil, heldPurpose, 32)
+				held, err := hkdf.Key(sha256.New, scalar, nil, sealPurpose, 32)
 				if err != nil {
 					t.Fatal(err)
 				}

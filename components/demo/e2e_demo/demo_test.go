@@ -29,7 +29,7 @@ func TestDemoPath(t *testing.T) {
 	t.Logf("paths:\n%s", awaitPath(ctx, t, r, rig.Postgres, "direct-"))
 	checkPaths(ctx, t, r)
 	worst := checkRollouts(ctx, t, r, n, rollouts)
-	checkKilledWhileHeld(ctx, t, r, n)
+	checkKilledWhilePaused(ctx, t, r, n)
 	checkDeath(ctx, t, r, n, worst)
 	checkLostCVM(ctx, t, r, n)
 	checkDestroyedCVM(ctx, t, r, n)

@@ -10,20 +10,20 @@ import (
 	"cadre.dev/demo/internal/rig"
 )
 
-// heldLimit bounds a hand-over within which things die, with all that follows it.
-const heldLimit = 5 * time.Minute
+// handoverLimit bounds a hand-over within which things die, with all that follows it.
+const handoverLimit = 5 * time.Minute
 
-// checkKilledWhileHeld kills, while callers wait for a hand-over, the processes in which they wait
+// checkKilledWhilePaused kills, while callers wait for a hand-over, the processes in which they wait
 // (the Envoy and the pooler of the application's CVM) and the coordinator that asked them to wait.
 // Both routes that lead to the leader are paused then, once each. The hand-over completes, each way
 // of writing continues, every pause ends, and the agent's log names the killed processes.
-func checkKilledWhileHeld(ctx context.Context, t *testing.T, r *rig.Rig, n *rig.Narrator) {
+func checkKilledWhilePaused(ctx context.Context, t *testing.T, r *rig.Rig, n *rig.Narrator) {
 	t.Helper()
 	const tries = 3
 	for range tries {
-		holds, killed := restartWhileHeld(ctx, t, r, n)
+		holds, killed := restartWhilePaused(ctx, t, r, n)
 		refused := slices.ContainsFunc(holds, func(h rig.Hold) bool { return h.Reason == notMoved })
-		if refused && len(holds) > len(rig.HeldRoutes) {
+		if refused && len(holds) > len(rig.PausedRoutes) {
 			n.Say("the workload refused that hand-over at first, and its routes were held once for each attempt: once more")
 			continue
 		}
@@ -37,11 +37,11 @@ func checkKilledWhileHeld(ctx context.Context, t *testing.T, r *rig.Rig, n *rig.
 // not ready yet say. The agent asks again a moment later, and holds the route again for that.
 const notMoved = "the operation is over, and named no leader"
 
-// restartWhileHeld has the leader restarted and kills things within its hand-over; it gives the holds of
+// restartWhilePaused has the leader restarted and kills things within its hand-over; it gives the holds of
 // that, once all is as before.
-func restartWhileHeld(ctx context.Context, t *testing.T, r *rig.Rig, n *rig.Narrator) (holds []rig.Hold, killed time.Time) {
+func restartWhilePaused(ctx context.Context, t *testing.T, r *rig.Rig, n *rig.Narrator) (holds []rig.Hold, killed time.Time) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, heldLimit)
+	ctx, cancel := context.WithTimeout(ctx, handoverLimit)
 	defer cancel()
 	c, err := r.Client()
 	if err != nil {
@@ -65,7 +65,7 @@ func restartWhileHeld(ctx context.Context, t *testing.T, r *rig.Rig, n *rig.Narr
 	if err != nil {
 		t.Fatal(err)
 	}
-	coordinator, killed := killWhileHeld(ctx, t, r, app, id)
+	coordinator, killed := killWhilePaused(ctx, t, r, app, id)
 	if err := c.WaitRequest(ctx, id, func(client.Operation) {}, nil); err != nil {
 		t.Errorf("the restart of %s: %v", old, err)
 	}
@@ -88,11 +88,11 @@ func restartWhileHeld(ctx context.Context, t *testing.T, r *rig.Rig, n *rig.Narr
 	return holds, killed
 }
 
-// killWhileHeld kills the processes in which callers in the CVM of a Slot wait, and the coordinator
+// killWhilePaused kills the processes in which callers in the CVM of a Slot wait, and the coordinator
 // that asked them to wait for an operation, as soon as it has; killed is when all of it was dead.
 // The processes of the callers go first: until the caller's own Envoy is back it cannot show the
 // new leader.
-func killWhileHeld(ctx context.Context, t *testing.T, r *rig.Rig, app, operation string) (coordinator string, killed time.Time) {
+func killWhilePaused(ctx context.Context, t *testing.T, r *rig.Rig, app, operation string) (coordinator string, killed time.Time) {
 	t.Helper()
 	coordinator, err := r.AwaitAsked(ctx, []string{"coordinator-0", "coordinator-1", "coordinator-2"}, operation)
 	if err != nil {
@@ -133,8 +133,8 @@ func checkHolds(t *testing.T, holds []rig.Hold, killed time.Time) {
 			t.Errorf("%s was not held any more when everything was dead, at %s: %+v", h.Route, killed, h)
 		}
 	}
-	if slices.Sort(routes); !slices.Equal(routes, rig.HeldRoutes) {
-		t.Errorf("held were %v, want each of %v once", routes, rig.HeldRoutes)
+	if slices.Sort(routes); !slices.Equal(routes, rig.PausedRoutes) {
+		t.Errorf("paused were %v, want each of %v once", routes, rig.PausedRoutes)
 	}
 }
 

@@ -22,7 +22,7 @@ type Gateway struct {
 	mu     sync.Mutex
 	routes map[string]string     // guarded by mu
 	conns  map[net.Conn]struct{} // guarded by mu
-	held   chan struct{}         // guarded by mu; open while nothing passes
+	paused chan struct{}         // guarded by mu; open while nothing passes
 }
 
 // NewGateway serves on a free port of loopback until the test ends.
@@ -60,28 +60,28 @@ func (g *Gateway) Route(serverName, address string) {
 	g.routes[serverName] = address
 }
 
-// Hold keeps connections open and passes nothing on any more, until Cut.
-func (g *Gateway) Hold() {
+// Pause keeps connections open and passes nothing on any more, until Cut.
+func (g *Gateway) Pause() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.held == nil {
-		g.held = make(chan struct{})
+	if g.paused == nil {
+		g.paused = make(chan struct{})
 	}
 }
 
-// heldReader is a side of a connection from which nothing comes while the gateway holds.
-type heldReader struct {
+// pausedReader is a side of a connection from which nothing comes while the gateway is paused.
+type pausedReader struct {
 	net.Conn
 	gateway *Gateway
 }
 
-func (r heldReader) Read(b []byte) (int, error) {
+func (r pausedReader) Read(b []byte) (int, error) {
 	n, err := r.Conn.Read(b)
 	r.gateway.mu.Lock()
-	held := r.gateway.held
+	paused := r.gateway.paused
 	r.gateway.mu.Unlock()
-	if held != nil {
-		<-held
+	if paused != nil {
+		<-paused
 	}
 	return n, err
 }
@@ -90,9 +90,9 @@ func (r heldReader) Read(b []byte) (int, error) {
 func (g *Gateway) Cut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.held != nil {
-		close(g.held)
-		g.held = nil
+	if g.paused != nil {
+		close(g.paused)
+		g.paused = nil
 	}
 	for c := range g.conns {
 		_ = c.(*net.TCPConn).SetLinger(0)
@@ -140,7 +140,7 @@ func (g *Gateway) splice(conn net.Conn) {
 	}
 	var wg sync.WaitGroup
 	pass := func(to, from net.Conn) {
-		if _, err := io.Copy(to, heldReader{from, g}); err != nil {
+		if _, err := io.Copy(to, pausedReader{from, g}); err != nil {
 			_ = from.Close()
 			_ = to.Close()
 			return

@@ -41,19 +41,19 @@ const againAfter = time.Second
 
 // live runs a CVM's agent until ctx ends, which is when the CVM stops.
 func (w *World) live(ctx context.Context, c *cvm) {
-	held, run := []byte(nil), uint32(0)
+	config, run := []byte(nil), uint32(0)
 	for ctx.Err() == nil {
 		boot := w.untilAdmitted(ctx, c)
 		if boot == "" {
 			return
 		}
-		r, err := w.newWorker(c, boot, run, held)
+		r, err := w.newWorker(c, boot, run, config)
 		if err != nil {
 			panic(fmt.Sprintf("the agent of %s does not start: %v", c.slot, err)) // the simulator made its disk
 		}
 		lost := w.work(ctx, c, r)
-		if held, run = r.agent.Held(), run+1; lost {
-			held, run = nil, 0
+		if config, run = r.agent.Config(), run+1; lost {
+			config, run = nil, 0
 			w.anew(c, boot)
 		}
 		for more := true; more; more = w.isMute(c) {
@@ -111,7 +111,7 @@ func (w *World) admit(ctx context.Context, c *cvm) string {
 }
 
 // newWorker makes a process.
-func (w *World) newWorker(c *cvm, boot string, run uint32, held []byte) (*worker, error) {
+func (w *World) newWorker(c *cvm, boot string, run uint32, config []byte) (*worker, error) {
 	r := &worker{boot: boot, epoch: make(latest, 1), found: map[*process]bool{}}
 	does := &commands{w: w, c: c, r: r}
 	w.mu.Lock()
@@ -119,7 +119,7 @@ func (w *World) newWorker(c *cvm, boot string, run uint32, held []byte) (*worker
 	w.mu.Unlock()
 	var err error
 	r.agent, err = agent.New(agent.Config{
-		Cluster: Cluster, Group: c.group(), Slot: c.slot, BootAt: at, Run: run, Config: held,
+		Cluster: Cluster, Group: c.group(), Slot: c.slot, BootAt: at, Run: run, Config: config,
 		Disk: &c.disk, Driver: &driver{w: w, c: c, r: r}, Commands: does, Checks: does, Gone: r.gone.Load,
 		Configured: func(config *group.AgentConfig) {
 			w.mu.Lock()

@@ -27,12 +27,12 @@ var leaseTests = []contractTest{
 			s.Fatalf("term %d, remaining %v, context %v", lease.Term(), lease.Remaining(), lease.Context().Err())
 		}
 		for range 3 {
-			if _, err := s.Acquire(s.ctx, "two"); !errors.Is(err, store.ErrHeld) {
-				s.Fatalf("second acquire: got %v, want %v", err, store.ErrHeld)
+			if _, err := s.Acquire(s.ctx, "two"); !errors.Is(err, store.ErrLeaseTaken) {
+				s.Fatalf("second acquire: got %v, want %v", err, store.ErrLeaseTaken)
 			}
 		}
-		if _, err := s.Acquire(s.ctx, "one"); !errors.Is(err, store.ErrHeld) {
-			s.Fatalf("the lease is not re-entrant: got %v, want %v", err, store.ErrHeld)
+		if _, err := s.Acquire(s.ctx, "one"); !errors.Is(err, store.ErrLeaseTaken) {
+			s.Fatalf("the lease is not re-entrant: got %v, want %v", err, store.ErrLeaseTaken)
 		}
 		s.wantHolder("one", 1)
 	}},

@@ -36,7 +36,7 @@ func (m *Memory) Acquire(ctx context.Context, holder string) (store.Lease, error
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.items[store.LeaseKey].session != "" {
-		return nil, store.ErrHeld
+		return nil, store.ErrLeaseTaken
 	}
 	if facts.Stored, err = m.termLocked(); err != nil {
 		return nil, fmt.Errorf("acquire the lease: %w", err)

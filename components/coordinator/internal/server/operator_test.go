@@ -162,13 +162,13 @@ func TestThreat_TOK04_ATokenWhoseMakerDiedIsMadeAndStaysDeleted(t *testing.T) {
 	}
 }
 
-// heldTokens delays its answer about a token's holder until release.
-type heldTokens struct {
+// slowTokens delays its answer about a token's holder until release.
+type slowTokens struct {
 	Tokens
 	asked, letGo chan struct{}
 }
 
-func (h heldTokens) NameOf(context.Context, string) (string, error) {
+func (h slowTokens) NameOf(context.Context, string) (string, error) {
 	h.asked <- struct{}{}
 	<-h.letGo
 	return "", tokens.ErrDenied
@@ -179,9 +179,9 @@ func (h heldTokens) NameOf(context.Context, string) (string, error) {
 func TestNoCallWaitsBehindACallThatWaitsForTheOperatorsToken(t *testing.T) {
 	sum := sha256.Sum256([]byte(operatorToken))
 	digest := hex.EncodeToString(sum[:])
-	held := heldTokens{asked: make(chan struct{}), letGo: make(chan struct{})}
+	slow := slowTokens{asked: make(chan struct{}), letGo: make(chan struct{})}
 	s := New(Config{
-		Slot: "coordinator-0", OperatorTokenSHA256: digest, Store: storetest.NewMemory(), Tokens: held,
+		Slot: "coordinator-0", OperatorTokenSHA256: digest, Store: storetest.NewMemory(), Tokens: slow,
 		Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	put, err := store.Put(store.OperatorTokenKey(digest), store.OperatorToken{SHA256: digest, By: "coordinator-1", At: time.Now().UTC()}, 0)
@@ -196,7 +196,7 @@ func TestNoCallWaitsBehindACallThatWaitsForTheOperatorsToken(t *testing.T) {
 	first, others := make(chan error, 1), make(chan error, 1)
 	go func() { first <- s.firstUse(ctx, operatorToken, nil) }()
 	select {
-	case <-held.asked: // it has its turn, and keeps it
+	case <-slow.asked: // it has its turn, and keeps it
 	case err := <-first:
 		t.Fatalf("it did not ask who made it: %v", err)
 	}
@@ -217,7 +217,7 @@ func TestNoCallWaitsBehindACallThatWaitsForTheOperatorsToken(t *testing.T) {
 		t.Error("another call waits behind the first")
 	}
 	cancel()
-	close(held.letGo)
+	close(slow.letGo)
 	if err := <-first; status.Code(err) != codes.Unavailable {
 		t.Errorf("the first call: %v, want %v", err, codes.Unavailable)
 	}

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// HeldRoutes are the routes whose callers wait while the database's leader hands over, sorted.
-var HeldRoutes = []string{masterRoute, pooledRoute}
+// PausedRoutes are the routes whose callers wait while the database's leader hands over, sorted.
+var PausedRoutes = []string{masterRoute, pooledRoute}
 
 // Log lines of a hand-over for which callers wait.
 const (

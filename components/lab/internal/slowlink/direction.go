@@ -25,7 +25,7 @@ type direction struct {
 type LineStats struct {
 	Packets, Bytes   int64 // delivered
 	Lost, QueueDrops int64
-	HeldBack         int64
+	Delayed          int64
 	// Unwritten could not be written: the interface is down or gone.
 	Unwritten int64
 	// Reads and Writes are system calls that moved something.
@@ -42,7 +42,7 @@ func (d *direction) offer(now int64, frame []byte) {
 		case full:
 			d.stats.QueueDrops++
 		case held:
-			d.stats.HeldBack++
+			d.stats.Delayed++
 			d.keep(held, at, append(d.buffer(len(frame)), frame...), 1)
 		case onTime:
 			d.keep(onTime, at, append(d.buffer(len(frame)), frame...), 1)
@@ -76,7 +76,7 @@ func (d *direction) offer(now int64, frame []byte) {
 		case full:
 			d.stats.QueueDrops++
 		case held:
-			d.stats.HeldBack++
+			d.stats.Delayed++
 			d.keep(held, at, s.cut(d.buffer(vnetLen+s.bytes(i)), frame, i, i+1), 1)
 		case onTime:
 		}

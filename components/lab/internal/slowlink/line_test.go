@@ -109,7 +109,7 @@ func TestDirectionAccountsForEveryPacket(t *testing.T) {
 		d.recycle(f)
 	}
 	s := d.stats
-	if offered != came+s.Lost+s.QueueDrops || s.Packets != came || d.fly != 0 || s.Lost == 0 || s.QueueDrops == 0 || s.HeldBack == 0 {
+	if offered != came+s.Lost+s.QueueDrops || s.Packets != came || d.fly != 0 || s.Lost == 0 || s.QueueDrops == 0 || s.Delayed == 0 {
 		t.Errorf("offered %d, came %d, in flight %d bytes, stats %+v", offered, came, d.fly, s)
 	}
 }

@@ -17,8 +17,8 @@ const (
 	lockPause = 20 * time.Millisecond
 )
 
-// errHeld: another process works on that image.
-var errHeld = errors.New("held by another")
+// errLocked: another process works on that image.
+var errLocked = errors.New("locked by another process")
 
 // lock waits until no other goroutine or process unpacks or removes the image. The kernel releases
 // the lock when its holder dies.
@@ -27,7 +27,7 @@ func (s *Store) lock(ctx context.Context, hex string) (release func(), err error
 	defer tick.Stop()
 	for {
 		release, err := s.tryLock(hex)
-		if !errors.Is(err, errHeld) {
+		if !errors.Is(err, errLocked) {
 			return release, err
 		}
 		select {
@@ -47,10 +47,10 @@ func (s *Store) tryLock(hex string) (release func(), err error) {
 	}
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EINTR) {
-		err = errHeld
+		err = errLocked
 	}
 	if err == nil && !isAt(f, path) {
-		err = errHeld // its holder has removed it; the next look finds the new one
+		err = errLocked // its holder has removed it; the next look finds the new one
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())

@@ -85,7 +85,7 @@ func (s *Store) sweep() error {
 		for _, at := range left {
 			hex := strings.TrimPrefix(filepath.Base(at), prefix)
 			release, err := s.tryLock(hex)
-			if errors.Is(err, errHeld) {
+			if errors.Is(err, errLocked) {
 				continue // its process lives
 			}
 			if err == nil {

@@ -174,13 +174,13 @@ func (s State) unheard(ev Unheard) (State, []Effect) {
 			return s, append(effects, rest)
 		}
 	}
-	s, more := s.unheld()
+	s, more := s.withoutSessions()
 	return s, append(effects, more...)
 }
 
-// unheld sleeps when no Session is left. If the Peer has asked for a Session meanwhile, the
+// withoutSessions sleeps when no Session is left. If the Peer has asked for a Session meanwhile, the
 // Link makes one. A Session that is being made continues, for the Peer may use it already.
-func (s State) unheld() (State, []Effect) {
+func (s State) withoutSessions() (State, []Effect) {
 	switch {
 	case len(s.sessions) > 0:
 		return s.choose()
@@ -212,7 +212,7 @@ func (s State) rested(ev Rested) (State, []Effect) {
 		stay = append(stay, h)
 	}
 	s.sessions = stay
-	s, more := s.unheld()
+	s, more := s.withoutSessions()
 	return s, append(effects, more...)
 }
 

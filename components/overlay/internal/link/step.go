@@ -238,7 +238,7 @@ func (s State) lost(ev Lost) (State, []Effect) {
 	s = s.without(ev.Session)
 	s, effects := s.choose()
 	if leaving {
-		s, more := s.unheld()
+		s, more := s.withoutSessions()
 		return s, append(effects, more...)
 	}
 	var more []Effect

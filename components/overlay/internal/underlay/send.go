@@ -130,11 +130,11 @@ type resendBuffer struct {
 	on atomic.Bool
 
 	mu   sync.Mutex
-	ring [heldKept]*packet
+	ring [resendLength]*packet
 	n    int
 }
 
-const heldKept = 16
+const resendLength = 16
 
 // enable starts or stops keeping.
 func (h *resendBuffer) enable(on bool) {
@@ -171,7 +171,7 @@ func (h *resendBuffer) keep(b []byte, size int) {
 	for len(b) > 0 && h.on.Load() {
 		n := min(size, len(b))
 		if p := newPacket(b[:n], nil); p != nil {
-			slot := &h.ring[h.n%heldKept]
+			slot := &h.ring[h.n%resendLength]
 			if *slot != nil {
 				(*slot).release()
 			}
@@ -189,8 +189,8 @@ func (h *resendBuffer) resend(p *path) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for i := range heldKept {
-		if k := h.ring[(h.n+i)%heldKept]; k != nil {
+	for i := range resendLength {
+		if k := h.ring[(h.n+i)%resendLength]; k != nil {
 			_ = p.send(k.bytes(), nil)
 		}
 	}
