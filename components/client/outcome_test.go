@@ -26,7 +26,7 @@ func until(a rollout.Action) rollout.Action {
 
 // The table shows for each plan whether a wait ends and whether a rollout counts as over. A step
 // that only an operator can release is not waited for; an automatic one is.
-func TestWhatIsWaitedFor(t *testing.T) {
+func TestAWaitEndsAsItsPlanSays(t *testing.T) {
 	const update, create, remove = operation.Update, operation.Create, operation.Delete
 	waits := act(update, 0, rollout.HoldOpportunistic, rollout.HoldQuorum)
 	healed := act(operation.Restart, 1, rollout.HoldHealBackoff)

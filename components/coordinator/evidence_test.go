@@ -139,8 +139,8 @@ func TestATT05_KeptCollateralIsJudgedLikeFetched(t *testing.T) {
 	}
 }
 
-// TestATT05_WhatIsRefusedIsNotKept: a replayed older evaluation does not reach the disk.
-func TestATT05_WhatIsRefusedIsNotKept(t *testing.T) {
+// TestATT05_RefusedCollateralIsNotKept: a replayed older evaluation does not reach the disk.
+func TestATT05_RefusedCollateralIsNotKept(t *testing.T) {
 	w := newEvidenceWorld(t)
 	w.pccs.Set(attestsim.Posture{Evaluation: 18})
 	w.want("newer", "")

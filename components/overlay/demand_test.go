@@ -41,7 +41,7 @@ func TestAConnectionOnDemandIsSlowAndNotRefused(t *testing.T) {
 }
 
 // A connection to a Peer that is not reached ends with a reset.
-func TestAConnectionOnDemandDoesNotWaitForEver(t *testing.T) {
+func TestAConnectionOnDemandHasATimeout(t *testing.T) {
 	w := newWorld(t)
 	short := func(c *Config) { c.limits.demandTime = time.Second }
 	a, b := w.node("db", "a", 1, onDemand(time.Minute), short), w.node("web", "b", 2, onDemand(time.Minute))

@@ -88,7 +88,7 @@ func TestALoneDatagramWaitsOutAQuestion(t *testing.T) {
 
 // The direct Session is not used any more. Behind a gateway that accepts connections and
 // stays silent, one dial follows the other. The Link rests when the first dial ends.
-func TestALinkRestsBehindADeadGateway(t *testing.T) {
+func TestALinkSleepsBehindADeadGateway(t *testing.T) {
 	w := newWorld(t)
 	dead, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -131,8 +131,8 @@ func TestALinkRestsBehindADeadGateway(t *testing.T) {
 	}
 }
 
-// TestNoSideRestsWhileASessionIsMade over a path that was found: the Peer may use it already.
-func TestNoSideRestsWhileASessionIsMade(t *testing.T) {
+// TestNoSideSleepsWhileASessionIsMade over a path that was found: the Peer may use it already.
+func TestNoSideSleepsWhileASessionIsMade(t *testing.T) {
 	for _, making := range []string{"the side that dials", "the other side"} {
 		t.Run(making, func(t *testing.T) {
 			const idle = 100 * time.Millisecond

@@ -15,9 +15,9 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// TestWhatAPlanSaysHappens: each word of a plan has its effect. Under the race detector only plans
+// TestEachWordOfAPlanHasItsEffect: under the race detector only plans
 // that end connections and sessions run: other plans start the same goroutines.
-func TestWhatAPlanSaysHappens(t *testing.T) {
+func TestEachWordOfAPlanHasItsEffect(t *testing.T) {
 	const upgrade = "seed 1\ncoordinators 1\nheal 6m\nrest 1h\nstill 40m\nmove 0s pg one 3\nmove 1m30s pg two 3"
 	const plain = "\ngroup pg 3 none none"
 	for name, test := range map[string]struct {

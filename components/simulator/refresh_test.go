@@ -10,9 +10,9 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// TestChecksChangeAndNobodyIsMissed: the running Boots prove each change of the checks, one after
+// TestChangedChecksKeepEveryMemberInDiscovery: the running Boots prove each change of the checks, one after
 // the other. No platform call is made, and discovery leads to every member throughout.
-func TestChecksChangeAndNobodyIsMissed(t *testing.T) {
+func TestChangedChecksKeepEveryMemberInDiscovery(t *testing.T) {
 	p := read(t, "testdata/crashes/checks-change.plan")
 	out, broken := simulator.Judge(t, p)
 	if len(broken) > 0 {

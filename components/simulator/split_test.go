@@ -12,10 +12,10 @@ import (
 	"cadre.dev/simulator/trace"
 )
 
-// TestASplitHealsNobody: a third of a fleet is silent for half an hour, where healing may replace.
+// TestASplitHealsNoMember: a third of a fleet is silent for half an hour, where healing may replace.
 // No step begins, since the leader itself may be disconnected. A single silent member would be
 // restarted.
-func TestASplitHealsNobody(t *testing.T) {
+func TestASplitHealsNoMember(t *testing.T) {
 	if raced.Enabled {
 		t.Skip("half an hour of a fleet, twice: the fast lane runs it, and other plans begin the same goroutines")
 	}

@@ -148,7 +148,7 @@ func TestLostReplyIsUnknownAndReadBack(t *testing.T) {
 	}
 }
 
-func TestLostReplyToAcquireLeavesNothingHeld(t *testing.T) {
+func TestLostReplyToAcquireLeavesNoLease(t *testing.T) {
 	c := storetest.NewConsul(t)
 	c.LoseReplies(true)
 	if _, err := c.Acquire(t.Context(), "one"); !errors.Is(err, store.ErrUnknown) {

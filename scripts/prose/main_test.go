@@ -70,8 +70,8 @@ func TestCodeInACommentIsNoProse(t *testing.T) {
 	}
 }
 
-// TestWhatIsRead: the changelog, generated code and data of tests are left out, the help of commands is not.
-func TestWhatIsRead(t *testing.T) {
+// TestProseOfPagesAndHelpIsRead: the changelog, generated code and data of tests are left out, the help of commands is not.
+func TestProseOfPagesAndHelpIsRead(t *testing.T) {
 	t.Chdir("../..")
 	files, err := readable(t.Context())
 	if err != nil {

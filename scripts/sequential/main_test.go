@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestWhatGoroutinesNeedIsFound(t *testing.T) {
+func TestGoroutinesAreFound(t *testing.T) {
 	for name, c := range map[string]struct {
 		src, want string // want: "" for nothing
 	}{

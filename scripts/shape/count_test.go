@@ -182,7 +182,7 @@ func TestConstantsOfTime(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeCountedIsAnError(t *testing.T) {
+func TestAnUncountableFileIsAnError(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ named, src, want string }{
 		"no Go":          {"", "func", "parse"},

@@ -18,7 +18,7 @@ import (
 
 // Admission is a Server's state of admission.
 type Admission struct {
-	Statuses    []policy.AdmissionStatus
+	Statuses     []policy.AdmissionStatus
 	Explanations map[string]policy.Explanation
 	// CutOff are the Slots in the answer to any revocation or floor.
 	CutOff   []string

@@ -84,9 +84,9 @@ func TestATT24_KeysOfGuestImages06(t *testing.T) {
 	}
 }
 
-// TestWhatAGuestImage06Measures uses the vectors of dstack's own tests. An empty policy and an
+// TestMeasurementsOfAGuestImage06 uses the vectors of dstack's own tests. An empty policy and an
 // absent one are the same.
-func TestWhatAGuestImage06Measures(t *testing.T) {
+func TestMeasurementsOfAGuestImage06(t *testing.T) {
 	const empty = "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a" // SHA-256 of {}
 	for doc, want := range map[string]string{
 		`{}`: empty, `{"requirements":{}}`: empty, `{"requirements":{"gpu_policy":{}}}`: empty,

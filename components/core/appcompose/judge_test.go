@@ -153,7 +153,7 @@ func TestEveryProgramsLocatorsMayBeSet(t *testing.T) {
 	}
 }
 
-func TestBeyondNamesWhatNobodyAskedFor(t *testing.T) {
+func TestBeyondNamesUnrequestedVariables(t *testing.T) {
 	if got := appcompose.Beyond([]string{"A", "CADRE_PATHS"}, appcompose.SplitNames(appcompose.JoinNames([]string{"B", "A"})), appcompose.MemberLocators()); got != "" {
 		t.Errorf("beyond: %s", got)
 	}

@@ -7,9 +7,9 @@ import (
 	"cadre.dev/core/group"
 )
 
-// TestR131_WhatNoRolloutCanChangeIsRefused under every policy of the spec: the new CVMs would be in
+// TestR131_UnchangeableFieldsAreRefused under every policy of the spec: the new CVMs would be in
 // another app than the old ones.
-func TestR131_WhatNoRolloutCanChangeIsRefused(t *testing.T) {
+func TestR131_UnchangeableFieldsAreRefused(t *testing.T) {
 	one, other := strings.Repeat("ab", 20), strings.Repeat("cd", 20)
 	for _, c := range []struct {
 		name     string

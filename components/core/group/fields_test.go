@@ -54,7 +54,7 @@ func TestEveryFieldHasAClass(t *testing.T) {
 }
 
 // The defaults in the reference are the defaults that Normalize fills in.
-func TestDefaultsAreTold(t *testing.T) {
+func TestTheReferenceListsTheDefaults(t *testing.T) {
 	s := Spec{
 		LifecycleHooks: []LifecycleHook{{HTTP: &HTTPAction{}}},
 		HealthChecks:   []HealthCheck{{HTTP: &HTTPCheck{}}},

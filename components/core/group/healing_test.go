@@ -110,9 +110,9 @@ func TestR115_HealingThatCouldNeverActIsRefused(t *testing.T) {
 	}
 }
 
-// TestR46_AGroupOfOneIsNotReplacedByItself: the spec gets a warning, because its replicas may come
+// TestR46_AGroupOfOneIsNotReplacedAutomatically: the spec gets a warning, because its replicas may come
 // later.
-func TestR46_AGroupOfOneIsNotReplacedByItself(t *testing.T) {
+func TestR46_AGroupOfOneIsNotReplacedAutomatically(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind     string
 		replicas int

@@ -50,7 +50,7 @@ func TestATT16_AServiceThatIsRefusedIsOneProblem(t *testing.T) {
 	}
 }
 
-func TestATT16_WhatIsNotPinnedIsRefused(t *testing.T) {
+func TestATT16_AnUnpinnedImageIsRefused(t *testing.T) {
 	one := func(lines ...string) string {
 		return "services:\n  a:\n    " + strings.Join(lines, "\n    ") + "\n"
 	}

@@ -54,7 +54,7 @@ func TestR143_TheSameValuesHaveTheSameName(t *testing.T) {
 	}
 }
 
-func TestR143_WhatASlotMayNotHave(t *testing.T) {
+func TestR143_ForbiddenEnvOfASlotIsRefused(t *testing.T) {
 	for path, own := range map[string]map[string]string{
 		`instance["1"].env["SIZE"]`:  {"SIZE": "1"},
 		`instance["1"].env["COLOR"]`: {"COLOR": "a\x00"},

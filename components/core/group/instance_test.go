@@ -58,8 +58,8 @@ func TestInstanceSettingsAreJudged(t *testing.T) {
 	}
 }
 
-// TestWhatKeepsASlotFromTheTarget: a partition before all, then the Slot's own settings.
-func TestWhatKeepsASlotFromTheTarget(t *testing.T) {
+// TestAPartitionKeepsASlotFromTheTarget: a partition before all, then the Slot's own settings.
+func TestAPartitionKeepsASlotFromTheTarget(t *testing.T) {
 	s := goodSpec()
 	s.UpdatePolicy.Partition = 1
 	pin := strings.Repeat("ab", revisionHexLen/2)
@@ -79,9 +79,9 @@ func TestWhatKeepsASlotFromTheTarget(t *testing.T) {
 	}
 }
 
-// TestWhatAnOverrideExcludesFrom: the named activities, and both for an empty list or an unknown
+// TestAnOverrideExcludesFromNamedActivities: the named activities, and both for an empty list or an unknown
 // word.
-func TestWhatAnOverrideExcludesFrom(t *testing.T) {
+func TestAnOverrideExcludesFromNamedActivities(t *testing.T) {
 	for from, want := range map[string]string{"": "rollout healing", "rollout": "rollout", "healing": "healing", "healing rollout": "rollout healing", "rollouts": "rollout healing", "healing rollouts": "rollout healing"} {
 		if got := strings.Join(ExclusionOf(strings.Fields(from)).Words(), " "); got != want {
 			t.Errorf("%q: %q, want %q", from, got, want)

@@ -38,7 +38,7 @@ func TestOrdinalsMayHaveGaps(t *testing.T) {
 	}
 }
 
-func TestWhatIsLeftOutIsJudged(t *testing.T) {
+func TestWithoutIsValidated(t *testing.T) {
 	for _, c := range []struct {
 		want    string
 		without []string

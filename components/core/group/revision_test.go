@@ -105,7 +105,7 @@ func TestR3_GoingBackGivesTheEarlierRevision(t *testing.T) {
 	}
 }
 
-func TestR3_WhatDoesNotRunIsNotPartOfIt(t *testing.T) {
+func TestR3_SizeAndRoutesChangeNoRevision(t *testing.T) {
 	s := goodSpec()
 	rev := s.Revision()
 	s.Replicas, s.UpdatePolicy.HealthyDeadline, s.Meta = 9, minutes(60), map[string]string{"x": "y"}

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestEverySettingIsTold in a row that fits into a table, with a default that would be taken.
-func TestEverySettingIsTold(t *testing.T) {
+// TestEverySettingHasARow: a row that fits into a table, with a default that would be taken.
+func TestEverySettingHasARow(t *testing.T) {
 	for _, kind := range WorkloadKinds() {
 		all := SettingsOf(kind)
 		if !slices.IsSortedFunc(all, func(a, b Setting) int { return strings.Compare(a.Name, b.Name) }) {

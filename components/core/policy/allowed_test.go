@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestWhatASlotMayRunWhileItMovesAndRests: during a step the old and the new Revision, each once,
+// TestAllowedRevisionsOfAMovingAndASettledSlot: during a step the old and the new Revision, each once,
 // the newest last; then the assigned Revision and the proven one.
-func TestWhatASlotMayRunWhileItMovesAndRests(t *testing.T) {
+func TestAllowedRevisionsOfAMovingAndASettledSlot(t *testing.T) {
 	as := func(revision, hash string) AllowedRevision {
 		return AllowedRevision{Revision: revision, ComposeHash: hash}
 	}

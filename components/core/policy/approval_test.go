@@ -93,7 +93,7 @@ func TestATT15_AnApprovalThatIsTakenBackCountsNoMore(t *testing.T) {
 	}
 }
 
-func TestATT15_WhatRanWhenApprovalBecameRequiredCounts(t *testing.T) {
+func TestATT15_RevisionsThatRanBeforeApprovalCount(t *testing.T) {
 	hash := digits("d", 64)
 	ran := known(1)
 	ran.ComposeHash = hash

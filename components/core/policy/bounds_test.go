@@ -67,8 +67,8 @@ func TestADocumentThatIsNoneIsNotRead(t *testing.T) {
 	}
 }
 
-// TestATT15_WhatIsApproved: a named Revision, as the reviewed hash.
-func TestATT15_WhatIsApproved(t *testing.T) {
+// TestATT15_AnApprovalNamesARevision: a named Revision, as the reviewed hash.
+func TestATT15_AnApprovalNamesARevision(t *testing.T) {
 	hash := digits("d", 64)
 	gp := GroupPolicy{Approvals: map[string]Approval{"": {ComposeHash: hash}, "r1": {ComposeHash: hash}, "r2": {ComposeHash: "short"}}}
 	for name, c := range map[string]struct {
@@ -85,8 +85,8 @@ func TestATT15_WhatIsApproved(t *testing.T) {
 	}
 }
 
-// TestFoldLeavesWhatItIsGivenAlone: a record that others may read is not changed in place.
-func TestFoldLeavesWhatItIsGivenAlone(t *testing.T) {
+// TestFoldKeepsItsInput: a record that others may read is not changed in place.
+func TestFoldKeepsItsInput(t *testing.T) {
 	gp := history(GroupPolicy{}, Asked{}, known(1))
 	before := maps.Clone(gp.Revisions)
 	if next := history(gp, Asked{}, known(2)); len(next.Revisions) != 2 || !maps.Equal(gp.Revisions, before) {

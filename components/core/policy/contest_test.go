@@ -68,9 +68,9 @@ func TestTheFirstSignIsKept(t *testing.T) {
 	}
 }
 
-// TestIDN03_WhoCameBack: only a Boot that was given the Slot, and lost it to
+// TestIDN03_OnlyAFormerHolderCameBack: only a Boot that was given the Slot, and lost it to
 // another one, is a sign that two are alive.
-func TestIDN03_WhoCameBack(t *testing.T) {
+func TestIDN03_OnlyAFormerHolderCameBack(t *testing.T) {
 	var d Decisions
 	for _, e := range []DecisionEntry{
 		{What: DecidedAdmit, BootID: "a"}, {What: DecidedAdmit, BootID: "b"}, {What: DecidedEvict, BootID: "b"},

@@ -2,9 +2,9 @@ package policy
 
 import "testing"
 
-// TestATT22_WhoIsACoordinator: another coordinator goes by the app, the key provider, the image and
+// TestATT22_ACoordinatorIsRecognizedByItsApp: another coordinator goes by the app, the key provider, the image and
 // the machine; which compose file it runs is not judged.
-func TestATT22_WhoIsACoordinator(t *testing.T) {
+func TestATT22_ACoordinatorIsRecognizedByItsApp(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*exchange)
 		want Code

@@ -64,7 +64,7 @@ func TestCTL10_DecisionsShowEveryEdit(t *testing.T) {
 	}
 }
 
-func TestDecisionsCountWhatIsRepeated(t *testing.T) {
+func TestDecisionsCountRepetitions(t *testing.T) {
 	d := chain(2)
 	for range 100 {
 		d = d.Append("db-1", DecisionEntry{What: DecidedConflict, Code: CodeInstanceConflict, BootID: "clone", HolderBootID: "boot1", By: "coordinator-1", Message: strings.Repeat("é", maxDecisionText)})

@@ -14,7 +14,7 @@ func (e exchange) facts(a *Admission) Facts {
 	}}
 }
 
-func TestStandTellsStateAndWhy(t *testing.T) {
+func TestStatusHasTheStateAndItsReason(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit  func(*exchange, *Admission)
 		later time.Duration
@@ -101,8 +101,8 @@ func TestExplainSaysWhatToDoAboutABootThatIsNotLetIn(t *testing.T) {
 	}
 }
 
-// TestIDN03_AHeldSlotIsExplained: the reason why no other Boot is admitted, and the way out.
-func TestIDN03_AHeldSlotIsExplained(t *testing.T) {
+// TestIDN03_AReservedSlotIsExplained: the reason why no other Boot is admitted, and the way out.
+func TestIDN03_AReservedSlotIsExplained(t *testing.T) {
 	e := admissible()
 	a := e.admitted()
 	a.Contest = Contest{Changes: 2}.Met("rival", noon).Changed(false, noon)
@@ -115,8 +115,8 @@ func TestIDN03_AHeldSlotIsExplained(t *testing.T) {
 	}
 }
 
-// TestWhyNobodyIsIn: the newer one of a recorded refusal and a noted refusal.
-func TestWhyNobodyIsIn(t *testing.T) {
+// TestTheNewestRefusalExplainsAnEmptySlot: the newer one of a recorded refusal and a noted refusal.
+func TestTheNewestRefusalExplainsAnEmptySlot(t *testing.T) {
 	refused := func(at time.Time) Decisions {
 		return Decisions{}.Append("db-1", DecisionEntry{What: DecidedRefuse, Code: CodeRevisionNotAllowed, Message: "recorded", At: at})
 	}

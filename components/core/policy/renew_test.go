@@ -80,8 +80,8 @@ func anyWrong(list []Finding) bool {
 	return false
 }
 
-// TestBarredIsOnlyWhatOperatorsCutOff: settings that change do not stop a cluster.
-func TestBarredIsOnlyWhatOperatorsCutOff(t *testing.T) {
+// TestOnlyOperatorsBarARevision: settings that change do not stop a cluster.
+func TestOnlyOperatorsBarARevision(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*exchange)
 		want Code
@@ -116,9 +116,9 @@ func TestBarredIsOnlyWhatOperatorsCutOff(t *testing.T) {
 	}
 }
 
-// TestATT25_BarredIsWhatRunsAndNothingElse: only the policy's entry of the measured Revision
+// TestATT25_OnlyTheMeasuredRevisionIsBarred: only the policy's entry of the measured Revision
 // counts.
-func TestATT25_BarredIsWhatRunsAndNothingElse(t *testing.T) {
+func TestATT25_OnlyTheMeasuredRevisionIsBarred(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*exchange, *Admission)
 		want Code
@@ -145,8 +145,8 @@ func TestATT25_BarredIsWhatRunsAndNothingElse(t *testing.T) {
 	}
 }
 
-// TestIDN01_WhoMayStay: not the Boot of an instance that is not bound any more.
-func TestIDN01_WhoMayStay(t *testing.T) {
+// TestIDN01_AnotherBindingRefusesTheInstance: not the Boot of an instance that is not bound any more.
+func TestIDN01_AnotherBindingRefusesTheInstance(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*exchange, *Admission)
 		want Code

@@ -64,9 +64,9 @@ func names(m group.ServiceMesh) (out []string) {
 	return out
 }
 
-// TestWhoIsNotAllowedGoesWhateverCannotBeRead: app loses its permission while one record cannot be
+// TestAPermissionEndsWhileARecordIsUnreadable: app loses its permission while one record cannot be
 // read, and every other group keeps its own.
-func TestWhoIsNotAllowedGoesWhateverCannotBeRead(t *testing.T) {
+func TestAPermissionEndsWhileARecordIsUnreadable(t *testing.T) {
 	for name, c := range map[string]struct {
 		specs, routes, meshes []string
 		// callers of postgres, and whose parts are not decided.

@@ -130,9 +130,9 @@ func TestPoolerUsersNeedTheCallersWord(t *testing.T) {
 	}
 }
 
-// TestWhatIsGivenStays: addresses and ports stay through every edit that leaves their owners,
+// TestAddressesAndPortsStay: addresses and ports stay through every edit that leaves their owners,
 // and an address also when its route is gone.
-func TestWhatIsGivenStays(t *testing.T) {
+func TestAddressesAndPortsStay(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		k := route.Known{Specs: map[string]group.Spec{}, Routes: map[string]route.Record{}, ServiceMeshes: map[string]group.ServiceMesh{}}
 		vips, ports := map[string]netip.Addr{}, map[string]int{}

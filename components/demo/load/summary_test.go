@@ -56,7 +56,7 @@ func TestServersFollowTheStartOfWrites(t *testing.T) {
 	}
 }
 
-func TestSummarizeTellsHowLongWritesTook(t *testing.T) {
+func TestSummarizeReportsTheTimesOfWrites(t *testing.T) {
 	var ops []Op
 	for n := range 200 {
 		ops = append(ops, acked(int64(n), n, n+200-n, "a"))

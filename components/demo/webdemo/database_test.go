@@ -64,7 +64,7 @@ func TestADatabaseThatDoesNotAnswer(t *testing.T) {
 }
 
 // Two clients make the table at once: one of them gets the error that it exists, and continues.
-func TestTheTableIsMadeByWhoComesFirst(t *testing.T) {
+func TestTheFirstClientMakesTheTable(t *testing.T) {
 	leader := &server{slot: "postgres-0", refuses: "CREATE", state: "23505"}
 	did := look[webdemo.Database](t, db(leader.serve(t), (&server{standby: true}).serve(t)), "/db", http.StatusOK)
 	if did.Row == nil {

@@ -42,7 +42,7 @@ func look[T any](t *testing.T, w webdemo.Web, path string, status int) (into T) 
 	return into
 }
 
-func TestASlotSaysWhoItIs(t *testing.T) {
+func TestASlotShowsItsName(t *testing.T) {
 	agent := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, req *http.Request) {
 		_, _ = out.Write([]byte(`{"slot":"worker-3","instance_id":"ab12","path":"` + req.URL.Path + `"}`))
 	}))
@@ -81,7 +81,7 @@ func TestASlotAnswersWithoutItsAgent(t *testing.T) {
 }
 
 // The answer of a server without a route names the missing flag.
-func TestWhatIsNotAskedForIsNotThere(t *testing.T) {
+func TestARouteWithoutItsFlagIsMissing(t *testing.T) {
 	for path, flag := range map[string]string{"/all": "-all=", "/call": "-call=", "/db": "-master="} {
 		if said := get(t, webdemo.Web{}, path, curl); said.Code != http.StatusNotFound || !strings.Contains(said.Body.String(), flag) {
 			t.Errorf("%s: %d %s", path, said.Code, said.Body)

@@ -29,9 +29,9 @@ type answered struct {
 // coordinator reports it paused. The zero value has no answer yet.
 type callerAnswers struct {
 	paused, notConnected map[string]bool
-	not             map[string]string
-	did             bool
-	errs            []error
+	not                  map[string]string
+	did                  bool
+	errs                 []error
 }
 
 func (c *callerAnswers) add(a answered) {

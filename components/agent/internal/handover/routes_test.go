@@ -281,7 +281,7 @@ func TestEveryPauseEndsAfterACrash(t *testing.T) {
 	})
 }
 
-func TestAskersDoNotWaitForEver(t *testing.T) {
+func TestCallersHaveATimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, route("master", 1))
 		w.fakes["master"].slow = 2 * time.Second

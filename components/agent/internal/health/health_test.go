@@ -184,7 +184,7 @@ func TestPauseIsShortUntilHealthy(t *testing.T) {
 
 // A slow probe that fails is not repeated without a pause, and the verdict comes as early as
 // without the pause.
-func TestAProbeThatTakesLongRests(t *testing.T) {
+func TestASlowProbePausesBetweenTries(t *testing.T) {
 	at := time.Now()
 	j := newJudge(group.HealthCheck{CheckIntervalSec: 10}, Result{Health: rollout.Healthy})
 	probe := func(o outcome, took, want time.Duration) {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestASocketIsHeldForTheNextWorker(t *testing.T) {
+func TestASocketStaysOpenForTheNextWorker(t *testing.T) {
 	s := newSockets(nil)
 	defer s.clear()
 	n, now := name{"tcp", "127.0.0.1:0"}, time.Unix(1e9, 0)

@@ -25,7 +25,7 @@ func TestDocumentShowsMisses(t *testing.T) {
 	}
 }
 
-func TestWhatWasNotMeasuredAgainStays(t *testing.T) {
+func TestOldFiguresStay(t *testing.T) {
 	day := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
 	result := func(name string, value float64) figures.Result {
 		return figures.Result{Name: name, Figures: []figures.Figure{figures.New("took", "s", "", []float64{value}, nil)}}
@@ -37,7 +37,7 @@ func TestWhatWasNotMeasuredAgainStays(t *testing.T) {
 	}
 }
 
-func TestManySamplesAreToldInShort(t *testing.T) {
+func TestManySamplesAreSummarized(t *testing.T) {
 	if got := samples([]float64{1, 2, 3}); got != "1, 2, 3" {
 		t.Errorf("a few are %q", got)
 	}

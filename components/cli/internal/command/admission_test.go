@@ -110,8 +110,8 @@ func TestATT32_AdmissionPictures(t *testing.T) {
 	}
 }
 
-// TestThreat_ATT_15_WhatIsPrintedIsHashed: the command prints the bytes with the hash, or nothing.
-func TestThreat_ATT_15_WhatIsPrintedIsHashed(t *testing.T) {
+// TestThreat_ATT_15_ThePrintedBytesHaveTheHash: the command prints the bytes with the hash, or nothing.
+func TestThreat_ATT_15_ThePrintedBytesHaveTheHash(t *testing.T) {
 	b := newBench(t)
 	b.SetAdmission(shutOut())
 	if code, out := b.run("admission", "app-compose", "ffeeddcc"); code != ExitOK || out != clienttest.Document {

@@ -89,7 +89,7 @@ func TestUpSaysWhatRunsAndWhatToTypeNext(t *testing.T) {
 }
 
 // A path with a space stays one word of the printed command.
-func TestWhatToTypeNextIsForAShell(t *testing.T) {
+func TestPrintedCommandsAreQuotedForAShell(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("XDG_CONFIG_HOME", "/my config")
 	t.Setenv("CADRE_CONTEXT", "")

@@ -59,7 +59,7 @@ func TestContextsFollowTheirCloud(t *testing.T) {
 }
 
 // The printed command undoes a cut connection, on any cloud.
-func TestACutIsTakenBackByWhatIsPrinted(t *testing.T) {
+func TestThePrintedCommandEndsACut(t *testing.T) {
 	t.Setenv("CADRE_LOCAL_STATE", t.TempDir())
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) }))
 	t.Cleanup(api.Close)

@@ -77,7 +77,7 @@ func TestAnOverrideOnNothingIsNotTakenBack(t *testing.T) {
 }
 
 // Every view of an excluded slot shows the exclusion, with reason and end.
-func TestAnExclusionIsTold(t *testing.T) {
+func TestEveryViewShowsAnExclusion(t *testing.T) {
 	b := newBench(t)
 	b.Set("worker", func(g *clienttest.Group) {
 		midRollout(g)

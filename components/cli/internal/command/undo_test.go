@@ -12,7 +12,7 @@ import (
 
 // An undo prints its effect first. It needs a confirmation, and does not overwrite a change in
 // between.
-func TestAnUndoIsToldBeforeItIsDone(t *testing.T) {
+func TestAnUndoPrintsItsEffectFirst(t *testing.T) {
 	b := newBench(t)
 	b.OnApply = lead(operation.Complete, "")
 	if code, out := b.run("rollout", "undo", "worker", "--yes"); code != ExitNotFound {

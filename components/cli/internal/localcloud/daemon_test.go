@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-func TestStopEndsADaemonThatSomebodyElseStarted(t *testing.T) {
+func TestStopEndsADaemonOfAnotherProcess(t *testing.T) {
 	dir := t.TempDir()
 	pid, ended := begun(t, dir, ".")
 	did, err := Stop(within(t, time.Minute), dir, self(t))
@@ -73,7 +73,7 @@ func TestStopWithNothingThere(t *testing.T) {
 	}
 }
 
-func TestStartLeavesADaemonAloneThatSomebodyElseStarted(t *testing.T) {
+func TestStartKeepsADaemonOfAnotherProcess(t *testing.T) {
 	dir := t.TempDir()
 	pid, _ := begun(t, dir, ".")
 	info, began, err := Start(within(t, time.Minute), StartOptions{Dir: dir, Program: self(t)})

@@ -26,8 +26,8 @@ func TestNothingIsWiderThanTheTerminal(t *testing.T) {
 	}
 }
 
-// TestExtraSlotsAreTold: the listing marks a fourth member of three as temporary.
-func TestExtraSlotsAreTold(t *testing.T) {
+// TestExtraSlotsAreMarked: the listing marks a fourth member of three as temporary.
+func TestExtraSlotsAreMarked(t *testing.T) {
 	one := group.InstanceStatus{Slot: "web-3", Ordinal: 3, State: "Available", Extra: true}
 	plan := rollout.Plan{Group: "web", Actions: []rollout.Action{{Slot: "web-3", Kind: operation.Update, Extra: true, Execute: true}}}
 	for name, text := range map[string]string{

@@ -119,7 +119,7 @@ func (s twins) alternate() (holder *newcomer) {
 
 // After three changes of holder the last holder keeps the Slot, on every coordinator, whichever of
 // the two is silent.
-func TestIDN03_TwinsThatAlternateAreHeld(t *testing.T) {
+func TestIDN03_AlternatingCopiesReserveTheSlot(t *testing.T) {
 	s := newTwins(t)
 	holder := s.alternate()
 	if a := s.admission(0); !a.Contest.Reserved() || a.Contest.Changes != policy.MaxContestedChanges || a.BootID != holder.bootID {
@@ -175,7 +175,7 @@ func TestIDN03_AnOperationEndsAHold(t *testing.T) {
 
 // Each new Boot of one machine may enter, however often it crashes, because its predecessors send
 // no more reports. The new Boot also asks while the old lease is in force.
-func TestIDN03_ACrashLoopIsNotHeld(t *testing.T) {
+func TestIDN03_ACrashLoopReservesNoSlot(t *testing.T) {
 	s := newTwins(t)
 	holder := s.boot()
 	s.mustAdmit(holder)

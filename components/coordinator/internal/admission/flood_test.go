@@ -71,7 +71,7 @@ func insist(ctx context.Context, b *newcomer, at func() *Service) (tries int, er
 }
 
 // Ten times as much valid-looking junk as can be verified, about the same Slot and about others.
-func TestINP06_JunkDoesNotKeepHonestBootsOut(t *testing.T) {
+func TestINP06_AFloodOfRequestsDelaysNoGenuineBoot(t *testing.T) {
 	s := newSmall(t, 1, 4, "demo")
 	s.verify = busy
 	service := s.services[0]

@@ -116,7 +116,7 @@ func TestDOR01_Judge(t *testing.T) {
 	}
 }
 
-func TestARefusalSaysWhatIsAllowed(t *testing.T) {
+func TestARefusalListsAllowedRequests(t *testing.T) {
 	for target, want := range map[string]string{
 		"/v1/kv/other":                 "service/pg/",
 		"/v1/session/node/pg-0":        "/v1/session/node/pg-1",

@@ -64,7 +64,7 @@ func desired(t *testing.T, v *view.View, boot string) *controlv1.Desired {
 	return out
 }
 
-func TestVersionDoesNotFallWithWhatGoesAway(t *testing.T) {
+func TestVersionDoesNotFallAfterRemovals(t *testing.T) {
 	t0 := time.Unix(1000, 0)
 	old, newest := step("old", operation.Done, t0, 40), step("new", operation.Done, t0.Add(time.Hour), 60)
 	before := desired(t, records(old, newest), "boot").GetVersion()

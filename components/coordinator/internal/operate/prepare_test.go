@@ -46,8 +46,8 @@ func TestAnOperationThatIsCalledOffIsNotPrepared(t *testing.T) {
 	}
 }
 
-// TestWhatWasPreparedIsNotKeptForEver: no event announces that an Operation was re-targeted.
-func TestWhatWasPreparedIsNotKeptForEver(t *testing.T) {
+// TestPreparationsExpire: no event announces that an Operation was re-targeted.
+func TestPreparationsExpire(t *testing.T) {
 	now := time.Now()
 	o := New(Config{Now: func() time.Time { return now }})
 	o.prepared["old"], o.prepared["young"] = prepared{at: now.Add(-provisionedFor)}, prepared{at: now.Add(-time.Second)}

@@ -140,9 +140,9 @@ func TestLostRecordsAreAdoptedWithoutARestart(t *testing.T) {
 	})
 }
 
-// TestOnlyWhatWasAskedForIsAdopted: a member whose evidence differs from the request stays as it
+// TestOnlyTheRequestedEvidenceIsAdopted: a member whose evidence differs from the request stays as it
 // is, and the request is removed.
-func TestOnlyWhatWasAskedForIsAdopted(t *testing.T) {
+func TestOnlyTheRequestedEvidenceIsAdopted(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.losesAGroup()
 		w.adoptAll(func(a *store.Adoption) {

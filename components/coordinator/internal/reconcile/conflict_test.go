@@ -62,9 +62,9 @@ func TestIDN03_TheStatusNamesBothClaimants(t *testing.T) {
 	}
 }
 
-// TestIDN03_AHeldSlotIsAnAlarm: the group's status has the condition from the contest until its
+// TestIDN03_AReservedSlotRaisesACondition: the group's status has the condition from the contest until its
 // release, with or without a later refusal.
-func TestIDN03_AHeldSlotIsAnAlarm(t *testing.T) {
+func TestIDN03_AReservedSlotRaisesACondition(t *testing.T) {
 	now := time.Now().UTC()
 	contest := policy.Contest{}.Met("c10ec10e", now)
 	for changes := range policy.MaxContestedChanges + 1 {

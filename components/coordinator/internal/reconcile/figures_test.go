@@ -121,9 +121,9 @@ func TestTheFiguresOfAGroup(t *testing.T) {
 	})
 }
 
-// TestWhatIsNotWrittenIsNotCounted: the store refuses the end of an Operation, and the end is
+// TestUnwrittenEndsAreNotCounted: the store refuses the end of an Operation, and the end is
 // counted with the successful retry. A written end whose answer got lost is not counted.
-func TestWhatIsNotWrittenIsNotCounted(t *testing.T) {
+func TestUnwrittenEndsAreNotCounted(t *testing.T) {
 	begin(t, func(t *testing.T, w *world) {
 		m, ends := status.NewMetrics(), map[string]int{}
 		w.store.OnCommit(func(ops []store.Op) storetest.Fault {

@@ -171,8 +171,8 @@ func TestATT25_OPS06_NothingGoesBelowTheFloor(t *testing.T) {
 	})
 }
 
-// TestATT25_AFloorCutsOffWhatRunsBelowIt, at once and with its tokens.
-func TestATT25_AFloorCutsOffWhatRunsBelowIt(t *testing.T) {
+// TestATT25_AFloorRefusesRevisionsBelowIt, at once and with its tokens.
+func TestATT25_AFloorRefusesRevisionsBelowIt(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))
@@ -258,9 +258,9 @@ func TestRevocationBitesWithoutALeader(t *testing.T) {
 	})
 }
 
-// TestATT32_ARolloutAloneMakesNobodyAttestAgain: allowing the next Revision takes no permission
+// TestATT32_ARolloutAloneForcesNoNewAttestation: allowing the next Revision takes no permission
 // from running Boots.
-func TestATT32_ARolloutAloneMakesNobodyAttestAgain(t *testing.T) {
+func TestATT32_ARolloutAloneForcesNoNewAttestation(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))
@@ -282,8 +282,8 @@ func TestATT32_ARolloutAloneMakesNobodyAttestAgain(t *testing.T) {
 	})
 }
 
-// TestCTL20_StrangersAreReportedAndTheirTokensRevoked.
-func TestCTL20_StrangersAreReportedAndTheirTokensRevoked(t *testing.T) {
+// TestCTL20_UnexplainedNodesAreReportedAndTheirTokensRevoked.
+func TestCTL20_UnexplainedNodesAreReportedAndTheirTokensRevoked(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))
@@ -340,10 +340,10 @@ func TestCTL20_StrangersAreReportedAndTheirTokensRevoked(t *testing.T) {
 	})
 }
 
-// TestThreat_IDN09_WhoIsInGossipIsTold: only coordinators have the gossip key. The leader evicts no
+// TestThreat_IDN09_UnexpectedGossipMembersAreReported: only coordinators have the gossip key. The leader evicts no
 // member for a name in gossip. The holder of the key chooses the name, and members are in the
 // catalog without an agent.
-func TestThreat_IDN09_WhoIsInGossipIsTold(t *testing.T) {
+func TestThreat_IDN09_UnexpectedGossipMembersAreReported(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))

@@ -113,7 +113,7 @@ func (m *remains) want(when string, keys ...string) {
 	}
 }
 
-func TestWhatIsLeftOfAGoneSlotGoesInTime(t *testing.T) {
+func TestRecordsOfARemovedSlotExpire(t *testing.T) {
 	m := newRemains(t)
 	session := m.slot("pg-0")
 	m.put(store.SlotKey("pg", "pg-0"), group.SlotRecord{Group: "pg", Slot: "pg-0"})

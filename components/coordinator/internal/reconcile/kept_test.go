@@ -137,9 +137,9 @@ func TestUnreadableOperationStopsTheGroup(t *testing.T) {
 	})
 }
 
-// TestUnreadableSecretIsToldAndStopsNoStep: the group continues, its status names the record, and
+// TestUnreadableSecretIsReportedAndStopsNoStep: the group continues, its status names the record, and
 // agents see a changed version.
-func TestUnreadableSecretIsToldAndStopsNoStep(t *testing.T) {
+func TestUnreadableSecretIsReportedAndStopsNoStep(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))
@@ -174,7 +174,7 @@ func TestUnreadableSecretIsToldAndStopsNoStep(t *testing.T) {
 	})
 }
 
-func TestSwitchesAreOnWhateverTheySay(t *testing.T) {
+func TestUnreadableSwitchesAreOn(t *testing.T) {
 	for _, key := range []string{store.OverrideKey(store.OverridePause, "pg"), store.OverrideKey(store.OverrideFreeze, store.Everywhere)} {
 		run(t, func(t *testing.T, w *world) {
 			w.apply(spec("one"))

@@ -137,7 +137,7 @@ func TestPlatformsOwnTextIsJudgedAndKept(t *testing.T) {
 
 // The document of a step stays readable while its call is out, even after an edit or a removal of
 // its record.
-func TestADocumentIsWrittenAnewWhileItsCallWaits(t *testing.T) {
+func TestADocumentIsWrittenAgainWhileItsCallWaits(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))

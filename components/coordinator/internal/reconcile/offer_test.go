@@ -16,10 +16,10 @@ func (w *world) offers(o platform.Offer) {
 	w.offer = o
 }
 
-// TestR74_NothingMovesToWhatIsNotOffered: a name that the platform does not offer is reported
+// TestR74_NoSlotMovesToAnUnofferedName: a name that the platform does not offer is reported
 // before any member is drained for it. Names that the members use already are not checked, however
 // little the platform offers now.
-func TestR74_NothingMovesToWhatIsNotOffered(t *testing.T) {
+func TestR74_NoSlotMovesToAnUnofferedName(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.offers(platform.Offer{OSImages: []string{"dstack-0.5.7"}, InstanceTypes: []string{"tdx.small"}})
 		w.apply(spec("one"))
@@ -60,9 +60,9 @@ func TestR74_NothingMovesToWhatIsNotOffered(t *testing.T) {
 	})
 }
 
-// TestR116_WhatIsNotOfferedKeepsNobodyDown: the update that would repair a member is impossible, so
+// TestR116_AnUnofferedNameKeepsNoMemberDown: the update that would repair a member is impossible, so
 // the member is started at its present Revision.
-func TestR116_WhatIsNotOfferedKeepsNobodyDown(t *testing.T) {
+func TestR116_AnUnofferedNameKeepsNoMemberDown(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.offers(platform.Offer{OSImages: []string{"dstack-0.5.7"}, InstanceTypes: []string{"tdx.small"}})
 		s := spec("one")
@@ -131,9 +131,9 @@ func (w *world) steps(phase operation.Phase, cause operation.Cause, n int) func(
 	}
 }
 
-// TestR74_APlatformThatDoesNotTellIsAskedAgain: a missing answer counts against no member, however
+// TestR74_APlatformWithoutAnAnswerIsAskedAgain: a missing answer counts against no member, however
 // often it is missing.
-func TestR74_APlatformThatDoesNotTellIsAskedAgain(t *testing.T) {
+func TestR74_APlatformWithoutAnAnswerIsAskedAgain(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))
@@ -184,9 +184,9 @@ func TestR74_TheWayBackIsAskedAboutToo(t *testing.T) {
 	})
 }
 
-// TestR74_WhatIsWithdrawnMeanwhileEndsTheStep: the member that drained for it serves again at once,
+// TestR74_AWithdrawnOfferEndsTheStep: the member that drained for it serves again at once,
 // and the end counts against no member.
-func TestR74_WhatIsWithdrawnMeanwhileEndsTheStep(t *testing.T) {
+func TestR74_AWithdrawnOfferEndsTheStep(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.offers(platform.Offer{OSImages: []string{"dstack-0.5.7", "dstack-0.5.9"}, InstanceTypes: []string{"tdx.small"}})
 		w.apply(spec("one"))
@@ -227,10 +227,10 @@ func TestR74_APinOfTwoSlotsIsAskedThroughTheOneThatGoes(t *testing.T) {
 	})
 }
 
-// TestR74_WhoIsKeptElsewhereDecidesForNobody: the OS image of the target is no longer offered, and
+// TestR74_SlotsBelowThePartitionNeedNoOffer: the OS image of the target is no longer offered, and
 // the members that move to the target have it. A member below the partition would need it, but does
 // not move.
-func TestR74_WhoIsKeptElsewhereDecidesForNobody(t *testing.T) {
+func TestR74_SlotsBelowThePartitionNeedNoOffer(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))

@@ -77,8 +77,8 @@ func TestR139_AnExcludedMemberIsRolledWhenItsTimeEnds(t *testing.T) {
 	})
 }
 
-// TestR139_AFrozenGroupRestsUntilTheEnd: only this group is frozen, and it resumes automatically.
-func TestR139_AFrozenGroupRestsUntilTheEnd(t *testing.T) {
+// TestR139_AFrozenGroupWaitsUntilTheFreezeEnds: only this group is frozen, and it resumes automatically.
+func TestR139_AFrozenGroupWaitsUntilTheFreezeEnds(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))

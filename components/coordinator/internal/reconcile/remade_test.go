@@ -19,9 +19,9 @@ func (w *world) endGroup() {
 	})
 }
 
-// TestAGroupOfADeletedOnesNameBeginsAnew: the new group starts at its own spec, in its own rollout,
+// TestAGroupWithTheNameOfADeletedGroupStartsFresh: the new group starts at its own spec, in its own rollout,
 // without clocks or results of the old group. Its records exist next to the old group's.
-func TestAGroupOfADeletedOnesNameBeginsAnew(t *testing.T) {
+func TestAGroupWithTheNameOfADeletedGroupStartsFresh(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))

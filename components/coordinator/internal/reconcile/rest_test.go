@@ -9,9 +9,9 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// TestAGroupAtRestWritesNothing and rarely lists the platform; the silence of an agent is still
+// TestAnIdleGroupWritesNothing and rarely lists the platform; the silence of an agent is still
 // noticed at once.
-func TestAGroupAtRestWritesNothing(t *testing.T) {
+func TestAnIdleGroupWritesNothing(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))

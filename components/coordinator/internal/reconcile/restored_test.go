@@ -84,8 +84,8 @@ func TestCTL06_ARestoreWithinOneTermIsNoticed(t *testing.T) {
 	}
 }
 
-// TestCTL06_OneAgentThatLiesAboutTheStateStopsNobody, and raises no number that is absurd.
-func TestCTL06_OneAgentThatLiesAboutTheStateStopsNobody(t *testing.T) {
+// TestCTL06_OneAgentWithAFalseStateStopsNoGroup, and raises no number that is absurd.
+func TestCTL06_OneAgentWithAFalseStateStopsNoGroup(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))
@@ -104,9 +104,9 @@ func TestCTL06_OneAgentThatLiesAboutTheStateStopsNobody(t *testing.T) {
 	})
 }
 
-// TestTheStateGrowsWithWhatTheLeaderDoes: with each Operation and each call, in the same
+// TestTheStateGrowsWithTheLeadersWork: with each Operation and each call, in the same
 // transaction, and in an idle cluster at least once a minute.
-func TestTheStateGrowsWithWhatTheLeaderDoes(t *testing.T) {
+func TestTheStateGrowsWithTheLeadersWork(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		state := func() uint64 {
 			record, _, err := store.Read[store.StateRecord](t.Context(), w.store, store.StateKey)

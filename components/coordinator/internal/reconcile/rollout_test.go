@@ -42,8 +42,8 @@ func TestGroupIsCreatedAndUpdated(t *testing.T) {
 	})
 }
 
-// TestR90_WhatAStepProvedIsWrittenWithItsEnd, and not by a later pass: the next leader finds it.
-func TestR90_WhatAStepProvedIsWrittenWithItsEnd(t *testing.T) {
+// TestR90_TheProofOfAStepIsWrittenWithItsEnd, and not by a later pass: the next leader finds it.
+func TestR90_TheProofOfAStepIsWrittenWithItsEnd(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))

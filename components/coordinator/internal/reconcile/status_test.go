@@ -94,9 +94,9 @@ func crowd(n int) rollout.Plan {
 	return p
 }
 
-// TestAThousandSlotsWithLongReasonsAreAllTold: no record grows with the group, and the store
+// TestAThousandSlotsWithLongReasonsAreListed: no record grows with the group, and the store
 // refuses no transaction.
-func TestAThousandSlotsWithLongReasonsAreAllTold(t *testing.T) {
+func TestAThousandSlotsWithLongReasonsAreListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReporter(t)
 		slots := raced.Tenth(1000)

@@ -12,8 +12,8 @@ import (
 	"cadre.dev/store"
 )
 
-// TestRequestsThatNobodyAnswersGo after a while, and no other requests go.
-func TestRequestsThatNobodyAnswersGo(t *testing.T) {
+// TestUnansweredRequestsAreRemoved after a while, and no other requests go.
+func TestUnansweredRequestsAreRemoved(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	v := &view.View{
 		Queue:      map[string]view.Rec[store.QueueRequest]{},

@@ -7,9 +7,9 @@ import (
 	"cadre.dev/core/group"
 )
 
-// TestWhatWasAcceptedStaysInForce though this version would refuse it in a new spec. A down member
+// TestAnAcceptedSpecStaysInForce though this version would refuse it in a new spec. A down member
 // is healed by the accepted spec; only an edit must be valid.
-func TestWhatWasAcceptedStaysInForce(t *testing.T) {
+func TestAnAcceptedSpecStaysInForce(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		s := spec("one")
 		s.AutoHealing = &group.AutoHealing{Replace: group.ReplaceAuto}

@@ -45,7 +45,7 @@ func keys(ops []store.Op) (out []string) {
 	return out
 }
 
-func TestSweepKeepsWhatIsNamed(t *testing.T) {
+func TestSweepKeepsNamedRecords(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	r := &Reconciler{cfg: Config{Now: func() time.Time { return now }}}
 	v := past(now)

@@ -210,8 +210,8 @@ func TestOnlyAnUndecidedCallIsResolved(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatWaitsIsRetried: a failed rollout, and a step that the platform refused too often.
-func TestOnlyWhatWaitsIsRetried(t *testing.T) {
+// TestRetryRepeatsOnlyFailedWork: a failed rollout, and a step that the platform refused too often.
+func TestRetryRepeatsOnlyFailedWork(t *testing.T) {
 	a, _, second := newAsked(t)
 	ctx := as(t.Context(), operatorToken)
 	rollout := func(state operation.RolloutState) {
@@ -290,8 +290,8 @@ func TestAGroupIsDeletedOneWay(t *testing.T) {
 	}
 }
 
-// TestAScaleInNamesItsHeldDisks: the answer names exactly the slots whose disks may be deleted.
-func TestAScaleInNamesItsHeldDisks(t *testing.T) {
+// TestAScaleInNamesHeldDisks: the answer names exactly the slots whose disks may be deleted.
+func TestAScaleInNamesHeldDisks(t *testing.T) {
 	a, _, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)
 	stored, index, err := store.ReadRaw(ctx, a.cfg.Store, store.GroupSpecKey("pg"))

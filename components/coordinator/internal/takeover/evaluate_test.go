@@ -15,8 +15,8 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// TestWhatTheLocalConsulSaysOfTheLeader: only certain answers end a Lease.
-func TestWhatTheLocalConsulSaysOfTheLeader(t *testing.T) {
+// TestOnlyCertainAnswersOfConsulEndALease: only certain answers end a Lease.
+func TestOnlyCertainAnswersOfConsulEndALease(t *testing.T) {
 	s := storetest.NewMemory()
 	lease, err := store.AcquireBlocking(t.Context(), s, "coordinator-1", nil)
 	if err != nil {

@@ -23,9 +23,9 @@ func (quiet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 }
 
-// TestAQuietStreamStands: in a steady state Consul may send nothing for hours. The end of a proxy
+// TestAnIdleStreamStaysOpen: in a steady state Consul may send nothing for hours. The end of a proxy
 // causes no warning.
-func TestAQuietStreamStands(t *testing.T) {
+func TestAnIdleStreamStaysOpen(t *testing.T) {
 	const unread = 200 * time.Millisecond
 	w, m := before(t, xds.Limits{Unread: unread}, quiet{})
 	e := m.open(m.own())

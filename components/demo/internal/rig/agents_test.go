@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestWhatAProcessTook(t *testing.T) {
+func TestTheUsageOfAProcessIsRead(t *testing.T) {
 	const stat = "77 (a) b) S 1 77 77 0 -1 4194560 500 0 0 0 120 30 0 0 20 0 8 0 1000 2000 300"
 	if got, err := cpuIn(stat); err != nil || got != 1500*time.Millisecond {
 		t.Errorf("got %v, %v", got, err)

@@ -74,7 +74,7 @@ func (r *Rig) AwaitAsked(ctx context.Context, coordinators []string, operation s
 	for {
 		for _, one := range coordinators {
 			lines, err := r.Lines(ctx, r.PlatformName(one), coordinatorService, sayAsked, operation)
-			if err == nil && slices.ContainsFunc(lines, toldSome) {
+			if err == nil && slices.ContainsFunc(lines, someWaited) {
 				return one, nil
 			}
 		}
@@ -86,9 +86,9 @@ func (r *Rig) AwaitAsked(ctx context.Context, coordinators []string, operation s
 	}
 }
 
-// toldSome reports that callers wait, according to a coordinator's log line: each coordinator asks
+// someWaited reports that callers wait, according to a coordinator's log line: each coordinator asks
 // only the callers of its own sessions, who may be none.
-func toldSome(line string) bool {
+func someWaited(line string) bool {
 	var one said
 	return json.Unmarshal([]byte(line), &one) == nil && one.Message == sayAsked && one.Waiting > 0
 }

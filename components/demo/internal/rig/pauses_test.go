@@ -38,7 +38,7 @@ func TestHoldsAreReadFromAnAgentsLog(t *testing.T) {
 	}
 }
 
-func TestWhichCoordinatorToldSome(t *testing.T) {
+func TestTheLogShowsWaitingCallers(t *testing.T) {
 	for line, want := range map[string]bool{
 		`{"@message":"callers were asked to wait for a hand-over","operation":"b","waiting":0,"not_waiting":1}`:  false,
 		`{"@message":"callers were asked to wait for a hand-over","operation":"b","waiting":1,"not_waiting":0}`:  true,
@@ -47,7 +47,7 @@ func TestWhichCoordinatorToldSome(t *testing.T) {
 		`{"@message":"another","operation":"b","waiting":1}`:                                                     false,
 		`callers were asked to wait for a hand-over waiting=1`:                                                   false,
 	} {
-		if toldSome(line) != want {
+		if someWaited(line) != want {
 			t.Errorf("%s: %t", line, !want)
 		}
 	}

@@ -75,7 +75,7 @@ func TestNoRoleSwitchIsNegative(t *testing.T) {
 	}
 }
 
-func TestWhatWatchersTakeForTheNewLeader(t *testing.T) {
+func TestWatchersFindTheNewLeader(t *testing.T) {
 	at := func(n int) time.Time { return time.Unix(int64(n), 0) }
 	judged := false
 	w := &watchers{took: map[string]time.Time{}}

@@ -44,7 +44,7 @@ func TestTheDrillOfALateHostFails(t *testing.T) {
 	}
 }
 
-func TestTheStatusIsComparedWithWhatIsWanted(t *testing.T) {
+func TestTheStatusIsComparedWithTheWantedOne(t *testing.T) {
 	const status = "cluster demo\nlight-1: ends in 60 days: the machine is OutOfDate\nlight-0: will be out of date on about 2026-11-29: early\nother-0: ends in 3 days: x\n"
 	lines := linesOfMachines(status)
 	want := map[string]string{"light-0": "will be out of date on about 2026-11-29: ", "light-1": "ends in 60 days: "}

@@ -91,7 +91,7 @@ func TestEnsureSaysWhatIsLostAndWhatToDo(t *testing.T) {
 	}
 }
 
-func TestEnsureFetchesABrokenFileAnew(t *testing.T) {
+func TestEnsureFetchesABrokenFileAgain(t *testing.T) {
 	url := serve(t, map[string]string{"/good": "bytes"})
 	c := open(t)
 	if err := os.WriteFile(c.Path(digestOf("bytes")), []byte("by"), 0o600); err != nil {

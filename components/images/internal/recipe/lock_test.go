@@ -33,7 +33,7 @@ func TestLockSaysWhatIsWrongWithEachLine(t *testing.T) {
 	}
 }
 
-func TestLockTellsAllProblemsAtOnce(t *testing.T) {
+func TestLockReportsAllProblemsAtOnce(t *testing.T) {
 	_, err := ParseLock("x.lock", []byte("# nothing\nfoo\n\nwheel a\n"))
 	for _, want := range []string{"x.lock:2:", "x.lock:4:", "no line gives its time"} {
 		if err == nil || !strings.Contains(err.Error(), want) {

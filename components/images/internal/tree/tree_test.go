@@ -131,7 +131,7 @@ func TestFindEndsInALoop(t *testing.T) {
 	}
 }
 
-func TestTarIsTheSameWhateverTheOrder(t *testing.T) {
+func TestTarDoesNotDependOnTheOrder(t *testing.T) {
 	spool := filepath.Join(t.TempDir(), "spool")
 	if err := os.WriteFile(spool, []byte("0123456789"), 0o600); err != nil {
 		t.Fatal(err)

@@ -182,7 +182,7 @@ func TestTheDriverFallsBackOnceToTheOlderCalls(t *testing.T) {
 }
 
 // Each change leaves a record, from which the driver learns the effect of a call without answer.
-func TestOperationsTellWhatBecameOfACall(t *testing.T) {
+func TestOperationsReportTheOutcomeOfACall(t *testing.T) {
 	r := newRig(t, cloud.Settings{})
 	v := r.create("web-0", "services: {}")
 	driver, err := phala.New(phala.Config{BaseURL: r.host.URL + "/api/v1", APIKey: testKey})
@@ -252,7 +252,7 @@ func TestASuspendedWorkspaceChangesNothing(t *testing.T) {
 }
 
 // A client shows the text of an error, so an endpoint that is not served answers in JSON.
-func TestWhatIsNotServedAnswersInJSON(t *testing.T) {
+func TestUnservedEndpointsAnswerInJSON(t *testing.T) {
 	r := newRig(t, cloud.Settings{})
 	for _, path := range []string{"/kms/on-chain/base", "/cvms/web-0/attestation", "/nothing"} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.host.URL+"/api/v1"+path, bytes.NewReader(nil))

@@ -52,7 +52,7 @@ func TestBuildRefuses(t *testing.T) {
 	}
 }
 
-func TestWhatIsSentIsMeasuredAsItIs(t *testing.T) {
+func TestTheSentDocumentIsMeasuredUnchanged(t *testing.T) {
 	raw, err := compose.Render("web", "services: {app: {image: x}} # <&>", []string{"B", "A"})
 	if err != nil {
 		t.Fatal(err)

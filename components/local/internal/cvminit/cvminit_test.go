@@ -62,8 +62,8 @@ func TestLookUser(t *testing.T) {
 	}
 }
 
-// TestWhatTheMachinesProgramsObey: bubblewrap and nsenter run as the machine's root.
-func TestWhatTheMachinesProgramsObey(t *testing.T) {
+// TestProgramsOfTheMachineRunAsItsRoot: bubblewrap and nsenter run as the machine's root.
+func TestProgramsOfTheMachineRunAsItsRoot(t *testing.T) {
 	env := []string{"A=1", "GLIBC_TUNABLES=x", "LD_LIBRARY_PATH=/x", "LD_PRELOAD=/x.so", "PATH=/bin"}
 	if got := harmless(env); !slices.Equal(got, []string{"A=1", "PATH=/bin"}) {
 		t.Errorf("nsenter gets %q", got)

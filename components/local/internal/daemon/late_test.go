@@ -87,9 +87,9 @@ volumes: {mesh: {driver_opts: {type: tmpfs, device: tmpfs}}}
 	}
 }
 
-// TestAFailedCheckKeepsNobodyDown: compose would give the dependant up at the second failed
+// TestAFailedCheckDelaysItsDependant: compose would give the dependant up at the second failed
 // check. Here it starts when the check passes at last, and meanwhile the boot says why not.
-func TestAFailedCheckKeepsNobodyDown(t *testing.T) {
+func TestAFailedCheckDelaysItsDependant(t *testing.T) {
 	s := start(t, t.TempDir())
 	p := s.api(200, "POST", "/cvms/provision", obj{"name": "slow-0", "compose_file": obj{"docker_compose_file": `
 services:

@@ -138,8 +138,8 @@ func TestTheGatewaysCAStays(t *testing.T) {
 	}
 }
 
-// TestAHalfMadeCAIsMadeAnew: a kill or a power cut between key and certificate.
-func TestAHalfMadeCAIsMadeAnew(t *testing.T) {
+// TestAnIncompleteCAIsMadeAgain: a kill or a power cut between key and certificate.
+func TestAnIncompleteCAIsMadeAgain(t *testing.T) {
 	other := t.TempDir()
 	if _, err := Certify(other, domain, time.Now()); err != nil {
 		t.Fatal(err)

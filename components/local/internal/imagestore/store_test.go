@@ -192,8 +192,8 @@ func TestAnImageThatIsBuiltLaterCanBePulled(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotWhatItsDigestSaysIsRefused, wherever it was changed, and leaves nothing.
-func TestWhatIsNotWhatItsDigestSaysIsRefused(t *testing.T) {
+// TestContentWithAnotherDigestIsRefused, wherever it was changed, and leaves nothing.
+func TestContentWithAnotherDigestIsRefused(t *testing.T) {
 	zipped := func(raw []byte) []byte {
 		var out bytes.Buffer
 		w := gzip.NewWriter(&out)

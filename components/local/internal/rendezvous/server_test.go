@@ -114,8 +114,8 @@ func TestCertificateIsForTheAddressAndStays(t *testing.T) {
 	}
 }
 
-// TestACAOfAnotherRunIsNotToldToMembers: a kill between certificate and CA.
-func TestACAOfAnotherRunIsNotToldToMembers(t *testing.T) {
+// TestACAOfAnotherRunIsNotGivenToMembers: a kill between certificate and CA.
+func TestACAOfAnotherRunIsNotGivenToMembers(t *testing.T) {
 	dir, other, now := t.TempDir(), t.TempDir(), time.Now()
 	for _, d := range []string{dir, other} {
 		if err := certify(d, address, now); err != nil {

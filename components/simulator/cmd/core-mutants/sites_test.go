@@ -36,9 +36,9 @@ import "testing"
 func TestAnswers(t *testing.T) { t.Log(answers()) }
 `
 
-// TestEachPlaceIsBrokenByItself: number 0 breaks nothing, and each other number breaks its own
+// TestEachMutantBreaksOnePlace: number 0 breaks nothing, and each other number breaks its own
 // place only.
-func TestEachPlaceIsBrokenByItself(t *testing.T) {
+func TestEachMutantBreaksOnePlace(t *testing.T) {
 	core := t.TempDir()
 	for name, text := range map[string]string{"go.mod": "module m\n\ngo 1.26\n", "p/f.go": broken, "p/f_test.go": asking} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(core, name)), 0o700); err != nil {
@@ -113,8 +113,8 @@ func TestEachPlaceIsBrokenByItself(t *testing.T) {
 	}
 }
 
-// TestWhatFailsUnbrokenIsNoWitness: a test that always fails would detect every fault.
-func TestWhatFailsUnbrokenIsNoWitness(t *testing.T) {
+// TestAFailingTestDetectsNoMutant: a test that always fails would detect every fault.
+func TestAFailingTestDetectsNoMutant(t *testing.T) {
 	core := t.TempDir()
 	t.Setenv("GOWORK", "off")
 	for name, text := range map[string]string{"go.mod": "module m\n\ngo 1.26\n", "f.go": "package p\n", "f_test.go": "package p\n\nimport \"testing\"\n\nfunc TestNever(t *testing.T) { t.Error() }\n"} {

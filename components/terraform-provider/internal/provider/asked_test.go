@@ -12,7 +12,7 @@ import (
 
 // A plan shows no hold for a request that the apply makes. It shows the slot's other holds, and
 // other slots.
-func TestWhatIsAskedForWaitsForNobodysAsking(t *testing.T) {
+func TestAPlanShowsNoHoldForItsOwnRequest(t *testing.T) {
 	hold := rollout.Hold{Predicate: rollout.HoldOpportunistic, Message: "updates are OPPORTUNISTIC"}
 	budget := rollout.Hold{Predicate: rollout.HoldMaxUnavailable, Message: "web-2 is not available"}
 	v := client.View{Plan: rollout.Plan{Actions: []rollout.Action{

@@ -181,7 +181,7 @@ func childNamed(parent int, name string) (int, error) {
 }
 
 // A group of the same name with another spec is not taken over.
-func TestAGroupOfSomebodyElseIsNotTakenOver(t *testing.T) {
+func TestAGroupOfAnotherOwnerIsNotTakenOver(t *testing.T) {
 	if !wholetest.Isolated(t) {
 		return
 	}

@@ -101,8 +101,8 @@ func TestR143_ASlotHasEnvOfItsOwn(t *testing.T) {
 	storedSettings(t, s, "destroyed", `null`)
 }
 
-// TestR143_WhoIsLeftOutKeepsItsEnv: the values are stored, and that they are not given yet is said.
-func TestR143_WhoIsLeftOutKeepsItsEnv(t *testing.T) {
+// TestR143_AnExcludedSlotKeepsItsEnv: the values are stored, and that they are not given yet is said.
+func TestR143_AnExcludedSlotKeepsItsEnv(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)
 	s, file := aside(t, colouredServer(true))
@@ -178,9 +178,9 @@ func TestASlotHasOneResource(t *testing.T) {
 	}
 }
 
-// TestWhatAnotherHandSetIsNotOverwritten: a plan does not see another configuration's resource of
+// TestSettingsOfAnotherConfigurationAreNotOverwritten: a plan does not see another configuration's resource of
 // the same slot; the second resource finds settings that it did not write, and leaves them.
-func TestWhatAnotherHandSetIsNotOverwritten(t *testing.T) {
+func TestSettingsOfAnotherConfigurationAreNotOverwritten(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)
 	s, file := aside(t, colouredServer(false))

@@ -53,7 +53,7 @@ func noQuorum() rollout.Hold {
 
 // The settings of a failed update belong to the resource: removing them from the configuration
 // removes them, and applying them again waits for them.
-func TestWhatAFailedUpdateWroteIsTakenBack(t *testing.T) {
+func TestSettingsOfAFailedUpdateAreRemoved(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)
 	pin := strings.Repeat("ab", 16)
@@ -115,7 +115,7 @@ func TestWhatAFailedUpdateWroteIsTakenBack(t *testing.T) {
 }
 
 // A refused update wrote nothing, and the present settings still belong to another owner.
-func TestWhatAFailedUpdateDidNotWriteIsLeft(t *testing.T) {
+func TestSettingsThatAFailedUpdateDidNotWriteStay(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)
 	s, file := aside(t, (&stuck{holds: noQuorum()}).prepare)
@@ -181,7 +181,7 @@ func TestAFailedCreateTakesBackWhatItWrote(t *testing.T) {
 }
 
 // A plan says which steps a resource makes that comes, changes or goes.
-func TestAPlanTellsTheStepsOfASlot(t *testing.T) {
+func TestAPlanListsTheStepsOfASlot(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)
 	s, file := aside(t, overrideServer)

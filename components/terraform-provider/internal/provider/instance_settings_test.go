@@ -150,7 +150,7 @@ func TestASlotPreservesItsDisk(t *testing.T) {
 }
 
 // A client that writes the spec all the time is reported long before the timeout.
-func TestASpecThatIsAlwaysTakenIsTold(t *testing.T) {
+func TestASpecThatChangesAllTheTimeIsReported(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)
 	s, file := aside(t, func(s *clienttest.Server) {
@@ -209,7 +209,7 @@ func TestAnOlderProviderDropsNothingOfOthers(t *testing.T) {
 
 // A disk that another owner preserved is not destroyed, with any state of Terraform, and an import
 // shows it.
-func TestWhatOthersPreserveIsNotDestroyed(t *testing.T) {
+func TestADiskPreservedByAnotherOwnerIsNotDestroyed(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)
 	s, file := aside(t, arrived)

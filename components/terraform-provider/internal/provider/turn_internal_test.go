@@ -23,9 +23,9 @@ func (o *order) note(name string) {
 	o.done = append(o.done, name)
 }
 
-// TestWhoYieldsGoesLast: after the waiting callers and the callers that come soon after. given is
+// TestAYieldingCallerGoesLast: after the waiting callers and the callers that come soon after. given is
 // false without any.
-func TestWhoYieldsGoesLast(t *testing.T) {
+func TestAYieldingCallerGoesLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		line, o := newTurn(), &order{}
 		var all sync.WaitGroup
@@ -61,8 +61,8 @@ func TestWhoYieldsGoesLast(t *testing.T) {
 	})
 }
 
-// TestWhoGivesUpHoldsNobodyUp: the callers behind continue.
-func TestWhoGivesUpHoldsNobodyUp(t *testing.T) {
+// TestACallerThatGivesUpBlocksNoOther: the callers behind continue.
+func TestACallerThatGivesUpBlocksNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		line := newTurn()
 		if err := line.take(t.Context()); err != nil {

@@ -96,7 +96,7 @@ func TestAnUpdatedSlotIsWhatItsUpdateEndedWith(t *testing.T) {
 
 // Two clients create a group of one name at the same time: the second gets an error, and changes
 // nothing.
-func TestAGroupThatSomebodyMakesMeanwhileIsNotOverwritten(t *testing.T) {
+func TestAGroupThatAppearsDuringAPlanIsNotOverwritten(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)
 	s, file := aside(t, arrived)

@@ -74,7 +74,7 @@ func TestTreesOfAnotherShapeAreRefused(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotKnownIsNamed(t *testing.T) {
+func TestUnknownFieldsAreNamed(t *testing.T) {
 	fields := Of[part]()
 	values, err := Values(fields, parse(t, `{"name":"one","port":1}`))
 	if err != nil {
