@@ -432,8 +432,8 @@ func (c *Coordinator) gauges() {
 	}
 	c.metrics.Gauge("cadre_tcb_tolerance_ends_timestamp_seconds", "When the first member is refused whose machine is not UpToDate but tolerated for a while; 0: there is none.",
 		machines(func(v *view.View) float64 { return v.ToleranceEnds(c.cfg.Trust.TCB, c.deps.Now()) }))
-	c.metrics.Gauge("cadre_tcb_falls_timestamp_seconds", "About when Intel's standard collateral will call the first member's machine out of date that is UpToDate now, by the early set; 0: none is foretold.",
-		machines((*view.View).MachinesFall))
+	c.metrics.Gauge("cadre_tcb_out_of_date_timestamp_seconds", "About when Intel's standard collateral will call the first member's machine out of date that is UpToDate now, by the early set; 0: none is expected.",
+		machines((*view.View).MachinesOutOfDateAt))
 	c.metrics.Gauge("cadre_control_sessions", "Slots with an open control session here.", func() float64 { return float64(c.reports.Connected()) })
 	c.metrics.Gauge("cadre_api_operators", "Open connections of operators to the API.", func() float64 { n, _ := c.server.Connections(); return float64(n) })
 	c.metrics.Gauge("cadre_api_unauthenticated_callers", "Open connections of callers to the API without a valid token.", func() float64 { _, n := c.server.Connections(); return float64(n) })

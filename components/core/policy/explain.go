@@ -48,10 +48,10 @@ type AdmissionStatus struct {
 	TCBEnds time.Time `json:"tcb_ends,omitzero"`
 	// TCBReplacedAt is the signed date on which the machine's level stopped being the newest.
 	TCBReplacedAt time.Time `json:"tcb_replaced_at,omitzero"`
-	// TCBFalls: UpToDate now, and not so by Intel's early set. TCBFallsAt is about when the
+	// TCBOutOfDateSoon: UpToDate now, and not so by Intel's early set. TCBOutOfDateAt is about when the
 	// standard set will follow; zero: the signed dates do not say.
-	TCBFalls   bool      `json:"tcb_falls,omitempty"`
-	TCBFallsAt time.Time `json:"tcb_falls_at,omitzero"`
+	TCBOutOfDateSoon bool      `json:"tcb_out_of_date_soon,omitempty"`
+	TCBOutOfDateAt   time.Time `json:"tcb_out_of_date_at,omitzero"`
 	// Simulated: the evidence is under a root that is not Intel's.
 	Simulated bool `json:"simulated,omitempty"`
 	// Contest is about Boots that take the Slot from each other.
@@ -164,7 +164,7 @@ func (s *AdmissionStatus) machine(tcb TCB, p TCBPolicy, now time.Time) {
 	s.TCBStatus = cmp.Or(tcb.Status, "not evaluated")
 	s.TCBEnds, s.TCBReplacedAt = p.ToleratedUntil(tcb, now), tcb.ReplacedAt
 	outlook := tcb.Outlook()
-	s.TCBFalls, s.TCBFallsAt = outlook.Falls, outlook.At
+	s.TCBOutOfDateSoon, s.TCBOutOfDateAt = outlook.Falls, outlook.At
 }
 
 // lastRefusal is the newest no after a moment.

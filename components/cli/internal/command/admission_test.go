@@ -231,8 +231,8 @@ func TestClusterStatusSaysInHowManyDaysAMachineEnds(t *testing.T) {
 		{Group: "pg", Slot: "pg-0", BootID: "b", TCBStatus: "OutOfDate", TCBReplacedAt: noon.Add(-365 * day), TCBEnds: noon.Add(60*day + time.Hour)},
 		{Group: "pg", Slot: "pg-1", BootID: "b", TCBStatus: "OutOfDate", TCBReplacedAt: noon.Add(-500 * day)},
 		{Group: "pg", Slot: "pg-2", BootID: "b", TCBStatus: "UpToDate"},
-		{Group: "pg", Slot: "pg-3", BootID: "b", TCBStatus: "UpToDate", TCBFalls: true, TCBFallsAt: noon.Add(90 * day)},
-		{Group: "pg", Slot: "pg-4", BootID: "b", TCBStatus: "UpToDate", TCBFalls: true},
+		{Group: "pg", Slot: "pg-3", BootID: "b", TCBStatus: "UpToDate", TCBOutOfDateSoon: true, TCBOutOfDateAt: noon.Add(90 * day)},
+		{Group: "pg", Slot: "pg-4", BootID: "b", TCBStatus: "UpToDate", TCBOutOfDateSoon: true},
 		{Group: "pg", Slot: "pg-5"},
 	}})
 	code, out := b.run("cluster", "status")
@@ -243,7 +243,7 @@ func TestClusterStatusSaysInHowManyDaysAMachineEnds(t *testing.T) {
 	if code != ExitOK || !strings.HasSuffix(out, want) || strings.Contains(out, "pg-2") || strings.Contains(out, "pg-5") {
 		t.Errorf("exit %d\n--- got\n%s--- want\n%s", code, out, want)
 	}
-	if code, out := b.run("cluster", "status", "-o", "json"); code != ExitOK || !strings.Contains(out, `"tcb_falls_at": "2026-08-02T12:00:00Z"`) {
+	if code, out := b.run("cluster", "status", "-o", "json"); code != ExitOK || !strings.Contains(out, `"tcb_out_of_date_at": "2026-08-02T12:00:00Z"`) {
 		t.Errorf("json: %d %s", code, out)
 	}
 	if code, out := b.run("admission", "list"); code != ExitOK || !strings.Contains(out, "UpToDate, until about 2026-08-02") || !strings.Contains(out, "OutOfDate, ends in 60 days") {

@@ -71,10 +71,10 @@ func admissionTone(state policy.State) Tone {
 // tcb is the state of the machine, and the end of a temporary tolerance.
 func tcb(a policy.AdmissionStatus, now time.Time) Cell {
 	switch {
-	case a.TCBFalls && a.TCBFallsAt.IsZero():
+	case a.TCBOutOfDateSoon && a.TCBOutOfDateAt.IsZero():
 		return Cell{a.TCBStatus + ", not by Intel's early set", Warn}
-	case a.TCBFalls:
-		return Cell{fmt.Sprintf("%s, until about %s", a.TCBStatus, a.TCBFallsAt.UTC().Format(time.DateOnly)), Warn}
+	case a.TCBOutOfDateSoon:
+		return Cell{fmt.Sprintf("%s, until about %s", a.TCBStatus, a.TCBOutOfDateAt.UTC().Format(time.DateOnly)), Warn}
 	case a.TCBStatus == "UpToDate":
 		return Cell{a.TCBStatus, Good}
 	case a.TCBStatus == "":
@@ -94,7 +94,7 @@ func Machines(s Style, list []policy.AdmissionStatus, now time.Time) string {
 		if line == "" {
 			continue
 		}
-		if a.TCBEnds.IsZero() && !a.TCBFalls {
+		if a.TCBEnds.IsZero() && !a.TCBOutOfDateSoon {
 			tone = Bad
 		}
 		text += s.Paint(a.Slot+": "+line, tone) + "\n"
@@ -112,10 +112,10 @@ func machine(a policy.AdmissionStatus, now time.Time) string {
 	switch {
 	case a.TCBStatus == "":
 		return ""
-	case a.TCBFalls && a.TCBFallsAt.IsZero():
+	case a.TCBOutOfDateSoon && a.TCBOutOfDateAt.IsZero():
 		return "will be out of date: Intel's early set says so already; its signed dates do not say when"
-	case a.TCBFalls:
-		return fmt.Sprintf("will be out of date on about %s: Intel's early set says so already", day(a.TCBFallsAt))
+	case a.TCBOutOfDateSoon:
+		return fmt.Sprintf("will be out of date on about %s: Intel's early set says so already", day(a.TCBOutOfDateAt))
 	case a.TCBStatus == "UpToDate":
 		return ""
 	case a.TCBEnds.After(now):

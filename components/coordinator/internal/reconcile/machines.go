@@ -56,8 +56,8 @@ func (p *pass) tolerated() (group.Condition, bool) {
 	})
 }
 
-// foretold names the Slots whose machines Intel's standard set is expected to call out of date.
-func (p *pass) foretold() (group.Condition, bool) {
+// expectedOutOfDate names the Slots whose machines Intel's standard set is expected to call out of date.
+func (p *pass) expectedOutOfDate() (group.Condition, bool) {
 	ends := p.machineEnds(func(slot string) (time.Time, bool) {
 		outlook := p.view.Outlook(slot)
 		return outlook.At, outlook.Falls

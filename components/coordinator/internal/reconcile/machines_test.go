@@ -71,19 +71,19 @@ func TestATT04_TheStatusForetellsWhenAMachineFallsBehind(t *testing.T) {
 		v.Slots[slot] = view.Rec[group.SlotRecord]{Value: group.SlotRecord{Group: "pg", Slot: slot}}
 	}
 	p := &pass{Reconciler: &Reconciler{}, name: "pg", view: v, now: now}
-	got, found := p.foretold()
+	got, found := p.expectedOutOfDate()
 	want := "pg-1: Intel's early set (evaluation 20) calls the machine OutOfDate; the signed dates do not say when the standard set follows; " +
 		"pg-0: will be OutOfDate on about 2026-08-13 (Intel's early set, evaluation 20)"
 	if !found || got.Message != want || got.Status || got.Type != "MachinesStayUpToDate" {
 		t.Errorf("%+v, %t; want %q", got, found, want)
 	}
 	if _, tolerated := p.tolerated(); tolerated {
-		t.Error("what is foretold counts as tolerated")
+		t.Error("an expected change counts as tolerated")
 	}
-	if at := v.MachinesFall(); at != float64(time.Date(2026, 8, 13, 0, 0, 0, 0, time.UTC).Unix()) {
+	if at := v.MachinesOutOfDateAt(); at != float64(time.Date(2026, 8, 13, 0, 0, 0, 0, time.UTC).Unix()) {
 		t.Errorf("the gauge says %.0f", at)
 	}
-	if (&view.View{}).MachinesFall() != 0 {
+	if (&view.View{}).MachinesOutOfDateAt() != 0 {
 		t.Error("a gauge without members")
 	}
 }

@@ -31,9 +31,9 @@ func (v *View) ToleranceEnds(p policy.TCBPolicy, now time.Time) float64 {
 	return v.first(func(slot string) time.Time { return v.ToleratedUntil(slot, p, now) })
 }
 
-// MachinesFall is the first date on which Intel's standard set is expected to call a machine of a
+// MachinesOutOfDateAt is the first date on which Intel's standard set is expected to call a machine of a
 // Slot out of date, in seconds since 1970; 0: no date is known.
-func (v *View) MachinesFall() float64 {
+func (v *View) MachinesOutOfDateAt() float64 {
 	return v.first(func(slot string) time.Time { return v.Outlook(slot).At })
 }
 
