@@ -76,7 +76,7 @@ func TestARendezvousThatIsBackIsNoSecondWish(t *testing.T) {
 	l := a.linkTo(b)
 	eventually(t, "a search that waits", func() bool { return a.Sessions()[0].Searching })
 	before := l.View().State
-	l.Hoped()
+	l.RendezvousUp()
 	if after := l.View().State; !reflect.DeepEqual(after, before) {
 		t.Errorf("another search is wanted: %+v, before %+v", after, before)
 	}

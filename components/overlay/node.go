@@ -308,7 +308,7 @@ func (n *Node) heard(in mailbox.Incoming) {
 // hope reports to every Peer that a rendezvous is reachable again.
 func (n *Node) hope() {
 	for _, p := range n.all() {
-		p.Hoped()
+		p.RendezvousUp()
 	}
 }
 

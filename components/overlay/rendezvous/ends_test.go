@@ -83,7 +83,7 @@ func TestRevocationsHaveARateOfTheirOwn(t *testing.T) {
 		s.do(t, &boss.cert, "POST", mailbox.PathRevoked, body)
 	}
 	other := w.node("db", "db-1", s)
-	eventually(t, "the second boot", func() bool { return len(s.office.Find(other.id, 1, time.Now())) == 1 })
+	eventually(t, "the second boot", func() bool { return len(s.mailboxes.Find(other.id, 1, time.Now())) == 1 })
 	if err := boss.Revoke([]string{a.boot(), other.boot()}); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestAnEndedBootIsNotServedOnItsOldConnection(t *testing.T) {
 	w := newWorld(t)
 	s := w.server()
 	ws, n := w.socket(s, "db-0")
-	eventually(t, "the member", func() bool { return len(s.office.Find(n.id, 1, time.Now())) == 1 })
+	eventually(t, "the member", func() bool { return len(s.mailboxes.Find(n.id, 1, time.Now())) == 1 })
 	// As if the mailbox had been opened just after it was looked for.
 	boss := member.Member{ID: w.ca.ID("coordinator", "coordinator-0"), Boot: "b"}
 	s.revoked.Replace(boss, []string{n.boot()}, time.Now())

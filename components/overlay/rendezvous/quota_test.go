@@ -87,7 +87,7 @@ func TestMailboxOfASlowMemberIsBounded(t *testing.T) {
 	if refused == nil || refused.Code != mailbox.CodeOverloaded || refused.Kind != mailbox.KindRetry {
 		t.Errorf("100 messages to a client that does not read: refusal %v, want %s", refused, mailbox.CodeOverloaded)
 	}
-	if got := s.office.Counts().Waiting; got != 64 {
+	if got := s.mailboxes.Counts().Waiting; got != 64 {
 		t.Errorf("%d messages wait, want 64", got)
 	}
 	b := w.node("db", "db-2", s)

@@ -34,18 +34,18 @@ const refresh = 2 * time.Second
 
 // Server is one rendezvous. New binds its sockets, Run serves.
 type Server struct {
-	cfg     Config
-	log     *slog.Logger
-	cert    *certificate.Source
-	roots   *roots.Dir
-	office  *post.Office
-	mint    *credential.Mint
-	revoked revoked.List
-	front   *front.Front
-	relay   *relay.Relay // nil without STUN
-	meter   *meter.Meter
-	members net.Listener
-	admin   net.Listener // nil without Admin
+	cfg       Config
+	log       *slog.Logger
+	cert      *certificate.Source
+	roots     *roots.Dir
+	mailboxes *post.Mailboxes
+	mint      *credential.Mint
+	revoked   revoked.List
+	front     *front.Front
+	relay     *relay.Relay // nil without STUN
+	meter     *meter.Meter
+	members   net.Listener
+	admin     net.Listener // nil without Admin
 }
 
 // New checks c, reads the roots and the certificate, and binds every socket.
@@ -75,10 +75,10 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if len(s.roots.Clusters()) == 0 {
 		s.log.Warn("no cluster is served yet", "directory", c.Roots)
 	}
-	s.office = post.New(c.Limits.post())
+	s.mailboxes = post.New(c.Limits.post())
 	s.mint = credential.New(c.Limits.CredentialLife, s.gone, now)
 	s.front = front.New(front.Config{
-		Pool: s.roots.Pool, Office: s.office, Mint: s.mint, Revoked: &s.revoked, Revocations: c.Revocations,
+		Pool: s.roots.Pool, Mailboxes: s.mailboxes, Mint: s.mint, Revoked: &s.revoked, Revocations: c.Revocations,
 		EndRelay: s.endRelay, Addresses: s.STUN, OverTLS: len(c.STUN) > 0, Requests: c.Limits.requests(), Sockets: c.Limits.Sockets,
 		Meter: s.meter, Log: s.log,
 	})
@@ -280,7 +280,7 @@ func (s *Server) background(ctx context.Context, wg *sync.WaitGroup) {
 			case <-ctx.Done():
 				return
 			case now := <-tick.C:
-				s.office.Sweep(now)
+				s.mailboxes.Sweep(now)
 				s.mint.Rotate(now)
 				s.cert.Refresh()
 			}
@@ -310,10 +310,10 @@ func (s *Server) adminHandler() http.Handler {
 
 func (s *Server) gauges() {
 	s.meter.Gauge("members", "Members connected by WebSocket.", func() float64 { return float64(s.front.Sockets()) })
-	s.meter.Gauge("mailboxes", "Open mailboxes.", func() float64 { return float64(s.office.Counts().Boxes) })
-	s.meter.Gauge("waiting_messages", "Messages that wait.", func() float64 { return float64(s.office.Counts().Waiting) })
-	s.meter.Gauge("waiting_bytes", "Bytes that wait.", func() float64 { return float64(s.office.Counts().Bytes) })
-	s.meter.Gauge("messages_expired", "Messages that were never acknowledged, since the start.", func() float64 { return float64(s.office.Counts().Expired) })
+	s.meter.Gauge("mailboxes", "Open mailboxes.", func() float64 { return float64(s.mailboxes.Counts().Boxes) })
+	s.meter.Gauge("waiting_messages", "Messages that wait.", func() float64 { return float64(s.mailboxes.Counts().Waiting) })
+	s.meter.Gauge("waiting_bytes", "Bytes that wait.", func() float64 { return float64(s.mailboxes.Counts().Bytes) })
+	s.meter.Gauge("messages_expired", "Messages that were never acknowledged, since the start.", func() float64 { return float64(s.mailboxes.Counts().Expired) })
 	s.meter.Gauge("clusters", "Clusters that are served.", func() float64 { return float64(len(s.roots.Clusters())) })
 	if s.relay != nil {
 		s.meter.Gauge("allocations", "Open relay allocations.", func() float64 { return float64(s.relay.Allocations()) })

@@ -54,7 +54,7 @@ func TestTwoNodesTwoServers(t *testing.T) {
 	}
 	// Nothing is left at the servers.
 	eventually(t, "empty mailboxes", func() bool {
-		return s1.office.Counts().Waiting+s2.office.Counts().Waiting == 0
+		return s1.mailboxes.Counts().Waiting+s2.mailboxes.Counts().Waiting == 0
 	})
 }
 

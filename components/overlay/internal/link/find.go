@@ -127,7 +127,7 @@ func (s State) nudged(ev Nudged) (State, []Effect) {
 	if asleep || s.gateway.waiting {
 		s, effects = s.dialGateway(true)
 	}
-	if s.find.running && ev.Unsaid {
+	if s.find.running && ev.Undelivered {
 		return s, effects
 	}
 	s, more := s.wishFind(false)
@@ -150,7 +150,7 @@ func (s State) findEnded(ev FindEnded) (State, []Effect) {
 		return s, nil
 	case best == DirectUDP && !s.find.wished:
 		s.find.backOff = 0
-		if ev.Unlucky && s.find.improve == 0 {
+		if ev.LossOnly && s.find.improve == 0 {
 			s.find.improve = improveSoon
 		} else {
 			s.find.improve = min(max(2*s.find.improve, improveMin), improveMax)

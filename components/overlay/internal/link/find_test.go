@@ -31,9 +31,9 @@ func TestPathThatDiesDuringASearch(t *testing.T) {
 func TestNudgeBeforeTheOfferIsServedByIt(t *testing.T) {
 	play(t, []scriptStep{
 		{Changed{finds("b1")}, Dialing, []Effect{Cancel{}, Find{Epoch: 1, Controlling: true, Boot: "b1"}}},
-		{Nudged{Boot: "b1", Unsaid: true}, Dialing, nil},
+		{Nudged{Boot: "b1", Undelivered: true}, Dialing, nil},
 		{Connected{Session: 7, Boot: "b1", Class: DirectTCP}, Up, []Effect{Use{7}}},
 		{FindEnded{Epoch: 1}, Up, nil},
-		{Nudged{Boot: "b1", Unsaid: true}, Up, []Effect{Find{Epoch: 2, Controlling: true, Boot: "b1"}}},
+		{Nudged{Boot: "b1", Undelivered: true}, Up, []Effect{Find{Epoch: 2, Controlling: true, Boot: "b1"}}},
 	})
 }

@@ -37,9 +37,9 @@ type (
 		Question uint64
 		Agreed   bool
 	}
-	// Unheard reports that the Rest of that number will get no answer: the Session for the
+	// Unanswered reports that the Rest of that number will get no answer: the Session for the
 	// answer has ended or is about to end. The Peer may or may not have agreed.
-	Unheard struct{ Question uint64 }
+	Unanswered struct{ Question uint64 }
 	// Asked reports that the Peer asks for the end of all Sessions and that this side has
 	// agreed: no new stream gets a Session until the next Use.
 	Asked struct{}
@@ -56,12 +56,12 @@ type (
 	Forget struct{}
 )
 
-func (Wanted) event()  {}
-func (Idle) event()    {}
-func (Rested) event()  {}
-func (Asked) event()   {}
-func (Unheard) event() {}
-func (Making) event()  {}
+func (Wanted) event()     {}
+func (Idle) event()       {}
+func (Rested) event()     {}
+func (Asked) event()      {}
+func (Unanswered) event() {}
+func (Making) event()     {}
 
 func (Rest) effect()   {}
 func (Yield) effect()  {}
@@ -156,10 +156,10 @@ func (s State) ask(over uint64) (State, Effect) {
 	return s, Rest{Question: s.question, Session: over}
 }
 
-// unheard drops the Session that brought no answer, and asks over another: the Peer may use
+// unanswered drops the Session that brought no answer, and asks over another: the Peer may use
 // the other Session, or may have agreed to use none. Ending it without a question, or using
 // it again, could lose a stream.
-func (s State) unheard(ev Unheard) (State, []Effect) {
+func (s State) unanswered(ev Unanswered) (State, []Effect) {
 	if !s.Asking() || ev.Question != s.question {
 		return s, nil
 	}

@@ -24,7 +24,7 @@ func TestIdleScripts(t *testing.T) {
 		"sleeps until a connection needs it": {
 			{Changed{demanded(true, "i1")}, Asleep, []Effect{Cancel{}}},
 			{Quiet{}, Asleep, nil},
-			{Hoped{}, Asleep, nil},
+			{RendezvousUp{}, Asleep, nil},
 			{Wanted{}, Dialing, []Effect{Cancel{}, Dial{2, "i1", "b1"}}},
 			{Wanted{}, Dialing, nil},
 			{Connected{Session: 1, Boot: "b1", Class: Gateway, Try: 2}, Up, []Effect{Use{1}}},
@@ -89,7 +89,7 @@ func TestIdleScripts(t *testing.T) {
 			{Idle{}, Up, []Effect{Use{}, Rest{1, 1}}},
 			{Nudged{Boot: "b1"}, Up, []Effect{Find{Epoch: 1, Controlling: true, Boot: "b1"}}},
 			{Lost{Session: 1, Lived: long}, Dialing, []Effect{Cancel{}, Dial{3, "i1", "b1"}}},
-			{Unheard{1}, Dialing, nil},
+			{Unanswered{1}, Dialing, nil},
 		},
 		"a call that the peer wants answered no more is forgotten": {
 			{Changed{finding}, Asleep, []Effect{Cancel{}}},
@@ -186,7 +186,7 @@ func TestAnUnheardAnswerIsAskedForAgain(t *testing.T) {
 		t.Fatalf("session %d is used, want 2", used)
 	}
 	s, _ = s.Step(Idle{})
-	s, effects := s.Step(Unheard{Question: 1})
+	s, effects := s.Step(Unanswered{Question: 1})
 	want := []Effect{Close{Session: 2, Reason: ErrIdle}, Rest{Question: 2, Session: 1}}
 	if !reflect.DeepEqual(effects, want) || !s.Asking() {
 		t.Fatalf("without an answer: %v, asking %v, want %v", effects, s.Asking(), want)
@@ -195,7 +195,7 @@ func TestAnUnheardAnswerIsAskedForAgain(t *testing.T) {
 	if used, _ := refused.InUse(); used != 1 || refused.Phase() != Up {
 		t.Errorf("refused over the other: %v, session %d is used, want 1", effects, used)
 	}
-	if unheard, effects := s.Step(Unheard{Question: 2}); unheard.Phase() != Asleep {
-		t.Errorf("never answered: %v in %s, want %s", effects, unheard.Phase(), Asleep)
+	if unanswered, effects := s.Step(Unanswered{Question: 2}); unanswered.Phase() != Asleep {
+		t.Errorf("never answered: %v in %s, want %s", effects, unanswered.Phase(), Asleep)
 	}
 }

@@ -74,7 +74,7 @@ func (w *world) event() Event {
 	case 9:
 		return Quiet{}
 	case 10:
-		return FindEnded{Epoch: w.epoch, Jitter: w.r.Float64(), Unlucky: w.r.IntN(2) == 0}
+		return FindEnded{Epoch: w.epoch, Jitter: w.r.Float64(), LossOnly: w.r.IntN(2) == 0}
 	}
 	return FindTimer{Number: w.findArmed}
 }

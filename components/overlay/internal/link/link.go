@@ -75,7 +75,7 @@ const (
 	// works: a NAT that refuses once usually refuses always.
 	improveMin = time.Minute
 	improveMax = 10 * time.Minute
-	// improveSoon is that wait after a search that was unlucky, once.
+	// improveSoon is that wait after a search that only packet loss ended, once.
 	improveSoon = time.Second
 	// findSteady is how long a direct Session must have lived for the next search
 	// to begin at once: a path that comes and goes is not run after.
@@ -175,22 +175,22 @@ type (
 		Epoch uint64
 		Boot  string
 	}
-	// Nudged reports that the Peer, as Boot, asks for a search. Unsaid: the running search
+	// Nudged reports that the Peer, as Boot, asks for a search. Undelivered: the running search
 	// has not reached the Peer yet, so that search is the answer.
 	Nudged struct {
-		Boot   string
-		Unsaid bool
+		Boot        string
+		Undelivered bool
 	}
 	// Quiet reports that a path in use carries nothing any more.
 	Quiet struct{}
-	// Hoped reports that a search may succeed now: a rendezvous is reachable again.
-	Hoped struct{ Jitter float64 }
-	// FindEnded ends a search, with or without a result. Unlucky: packet loss alone may
+	// RendezvousUp reports that a search may succeed now: a rendezvous is reachable again.
+	RendezvousUp struct{ Jitter float64 }
+	// FindEnded ends a search, with or without a result. LossOnly: packet loss alone may
 	// explain the missing DirectTCP.
 	FindEnded struct {
-		Epoch   uint64
-		Jitter  float64
-		Unlucky bool
+		Epoch    uint64
+		Jitter   float64
+		LossOnly bool
 	}
 	// FindTimer reports that the ArmFind of this number expired.
 	FindTimer struct{ Number uint64 }
@@ -244,20 +244,20 @@ type (
 	Redial struct{ Boot string }
 )
 
-func (Changed) event()   {}
-func (Connected) event() {}
-func (Moved) event()     {}
-func (Suspected) event() {}
-func (Failed) event()    {}
-func (Lost) event()      {}
-func (Timer) event()     {}
-func (Offered) event()   {}
-func (Nudged) event()    {}
-func (Quiet) event()     {}
-func (Hoped) event()     {}
-func (FindEnded) event() {}
-func (FindTimer) event() {}
-func (Ended) event()     {}
+func (Changed) event()      {}
+func (Connected) event()    {}
+func (Moved) event()        {}
+func (Suspected) event()    {}
+func (Failed) event()       {}
+func (Lost) event()         {}
+func (Timer) event()        {}
+func (Offered) event()      {}
+func (Nudged) event()       {}
+func (Quiet) event()        {}
+func (RendezvousUp) event() {}
+func (FindEnded) event()    {}
+func (FindTimer) event()    {}
+func (Ended) event()        {}
 
 func (Dial) effect()     {}
 func (Cancel) effect()   {}

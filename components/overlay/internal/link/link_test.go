@@ -166,11 +166,11 @@ func TestFindScripts(t *testing.T) {
 		"bad luck with TCP gets one more try soon": {
 			begun,
 			{Connected{Session: 1, Boot: "b1", Class: DirectUDP}, Up, []Effect{Use{1}}},
-			{FindEnded{Epoch: 1, Unlucky: true}, Up, []Effect{ArmFind{1, improveSoon}}},
+			{FindEnded{Epoch: 1, LossOnly: true}, Up, []Effect{ArmFind{1, improveSoon}}},
 			{FindTimer{1}, Up, []Effect{Find{2, true, "b1"}}},
-			{FindEnded{Epoch: 2, Unlucky: true}, Up, []Effect{ArmFind{2, improveMin}}},
+			{FindEnded{Epoch: 2, LossOnly: true}, Up, []Effect{ArmFind{2, improveMin}}},
 			{FindTimer{2}, Up, []Effect{Find{3, true, "b1"}}},
-			{FindEnded{Epoch: 3, Unlucky: true}, Up, []Effect{ArmFind{3, 2 * improveMin}}},
+			{FindEnded{Epoch: 3, LossOnly: true}, Up, []Effect{ArmFind{3, 2 * improveMin}}},
 		},
 		"nothing found waits longer each time; the peer's wish does not": {
 			begun,
@@ -186,18 +186,18 @@ func TestFindScripts(t *testing.T) {
 		"a rendezvous that is back shortens a long wait, and nothing else": {
 			begun,
 			{FindEnded{Epoch: 1}, BackOff, []Effect{ArmFind{1, findMin / 2}}},
-			{Hoped{}, BackOff, nil},
+			{RendezvousUp{}, BackOff, nil},
 			{FindTimer{1}, Dialing, []Effect{Find{2, true, "b1"}}},
 			{FindEnded{Epoch: 2}, BackOff, []Effect{ArmFind{2, findMin}}},
 			{FindTimer{2}, Dialing, []Effect{Find{3, true, "b1"}}},
 			{FindEnded{Epoch: 3}, BackOff, []Effect{ArmFind{3, 2 * findMin}}},
-			{Hoped{}, BackOff, []Effect{ArmFind{4, findHope / 2}}},
-			{Hoped{}, BackOff, nil},
+			{RendezvousUp{}, BackOff, []Effect{ArmFind{4, findHope / 2}}},
+			{RendezvousUp{}, BackOff, nil},
 			{FindTimer{3}, BackOff, nil},
 			{FindTimer{4}, Dialing, []Effect{Find{4, true, "b1"}}},
 			{Connected{Session: 1, Boot: "b1", Class: DirectUDP}, Up, []Effect{Use{1}}},
 			{FindEnded{Epoch: 4}, Up, []Effect{ArmFind{5, improveMin}}},
-			{Hoped{}, Up, nil},
+			{RendezvousUp{}, Up, nil},
 		},
 		"a path that comes and goes is not run after": {
 			begun,
@@ -277,7 +277,7 @@ func TestNothingFollowsTheEnd(t *testing.T) {
 	}
 	for _, ev := range []Event{
 		Changed{Facts: Facts{Boot: "c", Dials: true, Instance: "i"}}, Connected{Session: 2, Boot: "b", Class: Gateway},
-		Wanted{}, Quiet{}, Hoped{}, Nudged{Boot: "b"}, Ended{Reason: ErrIdle},
+		Wanted{}, Quiet{}, RendezvousUp{}, Nudged{Boot: "b"}, Ended{Reason: ErrIdle},
 	} {
 		after, effects := s.Step(ev)
 		if used, _ := after.InUse(); len(effects) > 0 || used != 0 || after.Phase() != Over {

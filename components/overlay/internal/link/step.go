@@ -106,8 +106,8 @@ func (s State) Step(ev Event) (State, []Effect) {
 		return s.idle()
 	case Rested:
 		return s.rested(ev)
-	case Unheard:
-		return s.unheard(ev)
+	case Unanswered:
+		return s.unanswered(ev)
 	case Asked:
 		return s.asked()
 	case Making:
@@ -115,7 +115,7 @@ func (s State) Step(ev Event) (State, []Effect) {
 		return s, nil
 	case Quiet:
 		return s.wishFind(true)
-	case Hoped:
+	case RendezvousUp:
 		if _, best := s.InUse(); best.Direct() {
 			return s, nil
 		}

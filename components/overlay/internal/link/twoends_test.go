@@ -311,7 +311,7 @@ func (e *end) retire(id uint64) {
 func (e *end) asked(from *end, id, question uint64, ending map[uint64]bool) {
 	n := e.n
 	if n.closed[id] {
-		n.after(n.delay(), func() { from.answered(Unheard{question}) })
+		n.after(n.delay(), func() { from.answered(Unanswered{question}) })
 		return
 	}
 	agreed := e.yielded[id] || !e.state.Dialing() && e.holdsJust(ending) && e.unused(n.idle/2)
@@ -321,7 +321,7 @@ func (e *end) asked(from *end, id, question uint64, ending map[uint64]bool) {
 	}
 	n.after(n.delay(), func() {
 		if n.closed[id] {
-			from.answered(Unheard{question})
+			from.answered(Unanswered{question})
 		} else {
 			from.answered(Rested{question, agreed})
 		}

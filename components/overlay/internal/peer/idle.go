@@ -121,7 +121,7 @@ func (p *Peer) propose(s *live, question uint64, ending []frame.SessionTag) {
 		if err == nil || refused {
 			c.step(link.Rested{Question: question, Agreed: err == nil})
 		} else {
-			c.step(link.Unheard{Question: question})
+			c.step(link.Unanswered{Question: question})
 		}
 		if !c.state.Awake() {
 			c.note(link.KindNone, reasonIdle, "")

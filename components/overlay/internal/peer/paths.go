@@ -123,7 +123,7 @@ func (c *core) heard(who identity.Verified, m signal.Message) {
 	c.finder.Hear()
 	switch m.Type {
 	case signal.Nudge:
-		c.step(link.Nudged{Boot: who.BootID, Unsaid: c.finder.Unsaid()})
+		c.step(link.Nudged{Boot: who.BootID, Undelivered: c.finder.Undelivered()})
 		return
 	case signal.Offer:
 		c.step(link.Offered{Epoch: m.Epoch, Boot: who.BootID})
@@ -134,11 +134,11 @@ func (c *core) heard(who identity.Verified, m signal.Message) {
 	}
 }
 
-// hoped reports to the machine that a rendezvous is reachable again, unless the running search
+// rendezvousUp reports to the machine that a rendezvous is reachable again, unless the running search
 // waits for exactly that.
-func (c *core) hoped() {
-	if running, _ := c.state.Finding(); !running || !c.finder.Unsaid() {
-		c.step(link.Hoped{Jitter: jitter()})
+func (c *core) rendezvousUp() {
+	if running, _ := c.state.Finding(); !running || !c.finder.Undelivered() {
+		c.step(link.RendezvousUp{Jitter: jitter()})
 	}
 }
 
@@ -178,8 +178,8 @@ func (o *owner) Launch(f func(context.Context)) context.CancelFunc {
 	return o.node.Launch(&o.peer().wg, f)
 }
 
-func (o *owner) Ended(epoch uint64, unlucky bool) {
-	o.peer().feed(link.FindEnded{Epoch: epoch, Jitter: jitter(), Unlucky: unlucky})
+func (o *owner) Ended(epoch uint64, lossOnly bool) {
+	o.peer().feed(link.FindEnded{Epoch: epoch, Jitter: jitter(), LossOnly: lossOnly})
 }
 
 func (o *owner) DialDatagrams(ctx context.Context, boot string) error {

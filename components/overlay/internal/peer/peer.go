@@ -120,8 +120,8 @@ func (p *Peer) Heard(who identity.Verified, m signal.Message) {
 	p.loop.post(func(c *core) { c.heard(who, m) })
 }
 
-// Hoped reports that a rendezvous is reachable again after an outage of all.
-func (p *Peer) Hoped() { p.loop.post((*core).hoped) }
+// RendezvousUp reports that a rendezvous is reachable again after an outage of all.
+func (p *Peer) RendezvousUp() { p.loop.post((*core).rendezvousUp) }
 
 // ShowCertificate shows the node's newest certificate on every Session that lives.
 func (p *Peer) ShowCertificate() {

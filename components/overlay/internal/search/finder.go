@@ -36,9 +36,9 @@ type Owner interface {
 	DialDatagrams(ctx context.Context, boot string) error
 	DialDirect(ctx context.Context, conn *punch.Conn, boot string) error
 	Welcome(ctx context.Context, conn *punch.Conn) error
-	// Ended reports the end of the search of an epoch. Unlucky: packet loss alone may
+	// Ended reports the end of the search of an epoch. LossOnly: packet loss alone may
 	// explain the missing direct TCP.
-	Ended(epoch uint64, unlucky bool)
+	Ended(epoch uint64, lossOnly bool)
 }
 
 // Config names the owner and the Peer of a [Finder].
@@ -69,13 +69,13 @@ type Finder struct {
 
 	// searching: runSearches runs. next is its next search, nil for none; stop ends the
 	// running search.
-	searching bool
-	next      *wanted
-	stop      context.CancelFunc
-	gap       gap
-	epoch     uint64              // of the search wanted last
-	inbox     chan signal.Message // to that search, nil when it is over
-	unsaid    bool                // no mailbox has taken its offer yet
+	searching   bool
+	next        *wanted
+	stop        context.CancelFunc
+	gap         gap
+	epoch       uint64              // of the search wanted last
+	inbox       chan signal.Message // to that search, nil when it is over
+	undelivered bool                // no mailbox has taken its offer yet
 	// nudging: runNudges does; nudgeDue: one is to be sent, to nudgeBoot; nudgeControl:
 	// the Link carries control connections.
 	nudging, nudgeDue, nudgeControl bool
@@ -110,11 +110,11 @@ func (f *Finder) Begun() uint64 {
 	return f.begun
 }
 
-// Unsaid reports that the last wanted search has not reached the Peer's mailbox.
-func (f *Finder) Unsaid() bool {
+// Undelivered reports that the last wanted search has not reached the Peer's mailbox.
+func (f *Finder) Undelivered() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.unsaid
+	return f.undelivered
 }
 
 // Forget detaches the present paths and returns a function that releases them. Call the

@@ -81,7 +81,7 @@ func TestUnluckySearches(t *testing.T) {
 		"handshake was still on":   {errors.Join(errors.New("udp"), errSlowSearch), true},
 		"another search was begun": {context.Canceled, false},
 	} {
-		if got := unlucky(c.err); got != c.want {
+		if got := lossOnly(c.err); got != c.want {
 			t.Errorf("%s: got %v", name, got)
 		}
 	}

@@ -35,7 +35,7 @@ func (f *Finder) Want(e link.Find, control bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.stopLocked()
-	f.epoch, f.inbox, f.unsaid = e.Epoch, make(chan signal.Message, inboxLen), true
+	f.epoch, f.inbox, f.undelivered = e.Epoch, make(chan signal.Message, inboxLen), true
 	f.next = &wanted{Find: e, inbox: f.inbox, since: time.Now(), control: control}
 	if !e.Controlling {
 		f.unnudgeLocked(e.Boot)
@@ -66,7 +66,7 @@ func (f *Finder) runSearches(ctx context.Context) {
 			f.log.Info("search for paths ended", "search", w.Epoch, "error", err)
 		}
 		done()
-		f.searchEnded(*w, unlucky(err))
+		f.searchEnded(*w, lossOnly(err))
 	}
 }
 
@@ -85,13 +85,13 @@ func (f *Finder) nextSearch(ctx context.Context) (context.Context, *wanted, cont
 	return ctx, w, cancel
 }
 
-func (f *Finder) searchEnded(w wanted, unlucky bool) {
+func (f *Finder) searchEnded(w wanted, lossOnly bool) {
 	f.mu.Lock()
 	if f.inbox == w.inbox {
 		f.inbox = nil // an idle Link holds none
 	}
 	f.mu.Unlock()
-	f.owner.Ended(w.Epoch, unlucky)
+	f.owner.Ended(w.Epoch, lossOnly)
 }
 
 // offerTaken notes that the Peer will hear of a search.
@@ -99,7 +99,7 @@ func (f *Finder) offerTaken(epoch uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.epoch == epoch {
-		f.unsaid = false
+		f.undelivered = false
 	}
 }
 

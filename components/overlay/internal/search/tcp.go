@@ -107,10 +107,10 @@ const directTime = 4 * time.Second
 // errNoDirect: a direct stream stood and did not become a Session.
 var errNoDirect = errors.New("direct stream is unusable")
 
-// unlucky reports whether packet loss alone may explain err, so that another search may
+// lossOnly reports whether packet loss alone may explain err, so that another search may
 // find direct TCP. The stream existed, a reflector did not answer on either side, or the
 // time expired.
-func unlucky(err error) bool {
+func lossOnly(err error) bool {
 	return errors.Is(err, errNoDirect) || errors.Is(err, punch.ErrNoCandidates) || errors.Is(err, errSlowSearch)
 }
 

@@ -30,10 +30,10 @@ const kindRevoke = string(mailbox.FrameRevoke)
 // Config configures a [Front].
 type Config struct {
 	// Pool gives the CA of a cluster, nil when it is not known.
-	Pool    func(cluster string) *x509.CertPool
-	Office  *post.Office
-	Mint    *credential.Mint
-	Revoked *revoked.List
+	Pool      func(cluster string) *x509.CertPool
+	Mailboxes *post.Mailboxes
+	Mint      *credential.Mint
+	Revoked   *revoked.List
 	// Revocations lets coordinators end Boots.
 	Revocations bool
 	// EndRelay ends the relay allocations of the members for which gone returns true.

@@ -33,7 +33,7 @@ func (f *Front) send(who member.Caller, envelope []byte) *mailbox.Refusal {
 		return refusal(mailbox.CodeCluster, "a recipient of another cluster")
 	}
 	to := member.Member{ID: h.To, Boot: h.ToBoot}
-	switch err := f.cfg.Office.Put(to, envelope, f.cfg.Now()); {
+	switch err := f.cfg.Mailboxes.Put(to, envelope, f.cfg.Now()); {
 	case errors.Is(err, post.ErrUnknown):
 		return refusal(mailbox.CodeUnknown, "no such boot is connected here")
 	case err != nil:
@@ -50,7 +50,7 @@ func (f *Front) find(who member.Caller, group, slot string) ([]mailbox.Boot, *ma
 		return nil, refusal(mailbox.CodeRequest, "no such name can be")
 	}
 	var boots []mailbox.Boot
-	for _, b := range f.cfg.Office.Find(id, mailbox.MaxBoots, f.cfg.Now()) {
+	for _, b := range f.cfg.Mailboxes.Find(id, mailbox.MaxBoots, f.cfg.Now()) {
 		boots = append(boots, mailbox.Boot{Boot: b.Boot, Chain: b.Chain})
 	}
 	if len(boots) == 0 {
@@ -113,7 +113,7 @@ func (f *Front) servePoll(w http.ResponseWriter, r *http.Request, who member.Cal
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), wait)
 	defer cancel()
-	letters, err := f.cfg.Office.Poll(ctx, who.Member, who.Chain, ack, f.cfg.Now)
+	messages, err := f.cfg.Mailboxes.Poll(ctx, who.Member, who.Chain, ack, f.cfg.Now)
 	if err != nil {
 		f.refuse(w, refusal(mailbox.CodeOverloaded, "no room for another mailbox"))
 		return
@@ -124,7 +124,7 @@ func (f *Front) servePoll(w http.ResponseWriter, r *http.Request, who member.Cal
 	}
 	answer := mailbox.Poll{Messages: []mailbox.Waiting{}}
 	size := 0
-	for _, l := range letters {
+	for _, l := range messages {
 		// The rest comes with the next poll.
 		if size += 2 * len(l.Envelope); size > mailbox.MaxFrame && len(answer.Messages) > 0 {
 			break

@@ -72,7 +72,7 @@ func (f *Front) revoke(who member.Caller, boots []string) *mailbox.Refusal {
 	gone := func(m member.Member) bool {
 		return m.ID.Cluster == who.ID.Cluster && slices.Contains(boots, m.Boot)
 	}
-	mailboxes, allocations := f.cfg.Office.Close(gone), f.cfg.EndRelay(gone)
+	mailboxes, allocations := f.cfg.Mailboxes.Close(gone), f.cfg.EndRelay(gone)
 	if mailboxes > 0 || allocations > 0 {
 		f.log.Info("boots ended", "peer", who.ID.String(), "mailboxes", mailboxes, "allocations", allocations)
 	}

@@ -66,7 +66,7 @@ func (f *Front) serveSocket(w http.ResponseWriter, r *http.Request, who member.C
 	}
 	defer s.ws.CloseNow() //nolint:errcheck // nothing is left to be said
 	s.ws.SetReadLimit(mailbox.MaxFrame)
-	if s.box, err = f.cfg.Office.Attach(who.Member, who.Chain, f.cfg.Now()); err != nil {
+	if s.box, err = f.cfg.Mailboxes.Attach(who.Member, who.Chain, f.cfg.Now()); err != nil {
 		s.say(ctx, mailbox.CodeOverloaded, err)
 		return
 	}
@@ -192,8 +192,8 @@ func (s *socket) write(ctx context.Context) error {
 	ping := time.NewTicker(pingEvery)
 	defer ping.Stop()
 	for {
-		letters, wake := s.box.Due(s.front.cfg.Now())
-		for _, l := range letters {
+		messages, wake := s.box.Due(s.front.cfg.Now())
+		for _, l := range messages {
 			if err := s.put(ctx, mailbox.Frame{Type: mailbox.FrameMessage, Messages: []uint64{l.ID}, Envelope: l.Envelope}); err != nil {
 				return err
 			}

@@ -20,15 +20,15 @@ const (
 // Box is a mailbox as the owner's connection sees it. A Boot has one connection:
 // the newest.
 type Box struct {
-	office *Office
-	box    *box
-	ended  chan struct{}
-	why    End
+	mailboxes *Mailboxes
+	box       *box
+	ended     chan struct{}
+	why       End
 }
 
 // Attach opens the owner's mailbox for a connection that lasts. An earlier one
 // of the same Boot ends.
-func (o *Office) Attach(owner member.Member, chain [][]byte, now time.Time) (*Box, error) {
+func (o *Mailboxes) Attach(owner member.Member, chain [][]byte, now time.Time) (*Box, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	b, err := o.openLocked(owner, chain, now)
@@ -38,19 +38,19 @@ func (o *Office) Attach(owner member.Member, chain [][]byte, now time.Time) (*Bo
 	if b.attached != nil {
 		b.attached.endLocked(EndReplaced)
 	}
-	// Letters of the earlier connection may never have arrived.
-	for _, l := range b.letters {
+	// Messages of the earlier connection may never have arrived.
+	for _, l := range b.messages {
 		l.shown = time.Time{}
 	}
-	at := &Box{office: o, box: b, ended: make(chan struct{})}
+	at := &Box{mailboxes: o, box: b, ended: make(chan struct{})}
 	b.attached = at
 	return at, nil
 }
 
 // Detach ends the use of the box; it stays for a while.
 func (b *Box) Detach(now time.Time) {
-	b.office.mu.Lock()
-	defer b.office.mu.Unlock()
+	b.mailboxes.mu.Lock()
+	defer b.mailboxes.mu.Unlock()
 	if b.box.attached == b {
 		b.box.attached = nil
 		b.box.seen = now
@@ -74,18 +74,18 @@ func (b *Box) endLocked(why End) {
 
 // Due returns the messages to send now: new messages, and sent messages without an
 // acknowledgement for a while. wake is closed when another arrives.
-func (b *Box) Due(now time.Time) (due []Letter, wake <-chan struct{}) {
-	b.office.mu.Lock()
-	defer b.office.mu.Unlock()
-	b.office.expireLocked(b.box, now)
+func (b *Box) Due(now time.Time) (due []Message, wake <-chan struct{}) {
+	b.mailboxes.mu.Lock()
+	defer b.mailboxes.mu.Unlock()
+	b.mailboxes.expireLocked(b.box, now)
 	if b.box.attached != b {
 		return nil, b.box.wake
 	}
 	b.box.seen = now
-	for _, l := range b.box.letters {
-		if l.shown.IsZero() || now.Sub(l.shown) >= b.office.limits.Again {
+	for _, l := range b.box.messages {
+		if l.shown.IsZero() || now.Sub(l.shown) >= b.mailboxes.limits.Again {
 			l.shown = now
-			due = append(due, l.Letter)
+			due = append(due, l.Message)
 		}
 	}
 	return due, b.box.wake
@@ -93,14 +93,14 @@ func (b *Box) Due(now time.Time) (due []Letter, wake <-chan struct{}) {
 
 // Ack drops messages that have arrived.
 func (b *Box) Ack(ids []uint64) {
-	b.office.mu.Lock()
-	defer b.office.mu.Unlock()
-	b.office.ackLocked(b.box, ids)
+	b.mailboxes.mu.Lock()
+	defer b.mailboxes.mu.Unlock()
+	b.mailboxes.ackLocked(b.box, ids)
 }
 
 // Poll acknowledges the named messages and returns all other waiting messages, at once or
 // on the next arrival, until ctx ends. Reading removes no message.
-func (o *Office) Poll(ctx context.Context, owner member.Member, chain [][]byte, ack []uint64, now func() time.Time) ([]Letter, error) {
+func (o *Mailboxes) Poll(ctx context.Context, owner member.Member, chain [][]byte, ack []uint64, now func() time.Time) ([]Message, error) {
 	o.mu.Lock()
 	b, err := o.openLocked(owner, chain, now())
 	if err != nil {
@@ -117,10 +117,10 @@ func (o *Office) Poll(ctx context.Context, owner member.Member, chain [][]byte, 
 	}()
 	for {
 		o.expireLocked(b, now())
-		if len(b.letters) > 0 || o.boxes[owner] != b {
-			all := make([]Letter, 0, len(b.letters))
-			for _, l := range b.letters {
-				all = append(all, l.Letter)
+		if len(b.messages) > 0 || o.boxes[owner] != b {
+			all := make([]Message, 0, len(b.messages))
+			for _, l := range b.messages {
+				all = append(all, l.Message)
 			}
 			o.mu.Unlock()
 			return all, nil

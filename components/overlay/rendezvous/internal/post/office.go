@@ -14,11 +14,11 @@ import (
 var (
 	// ErrUnknown reports a recipient without a mailbox.
 	ErrUnknown = errors.New("no such mailbox")
-	// ErrFull reports a mailbox, or an office, that holds all it may.
+	// ErrFull reports a mailbox, or a set of mailboxes, that is full.
 	ErrFull = errors.New("mailbox is full")
 )
 
-// Limits bound an [Office].
+// Limits bound an [Mailboxes].
 type Limits struct {
 	// Life is how long a message waits for its owner.
 	Life time.Duration
@@ -36,8 +36,8 @@ type Limits struct {
 	Again time.Duration
 }
 
-// Letter is one waiting message.
-type Letter struct {
+// Message is one waiting message.
+type Message struct {
 	ID       uint64
 	Envelope []byte
 }
@@ -48,15 +48,15 @@ type Boot struct {
 	Chain [][]byte
 }
 
-// Counts has the fill of an office.
+// Counts has the sizes of all mailboxes.
 type Counts struct {
 	Boxes, Connected, Waiting, Bytes int
 	// Delivered and Expired count messages that left, by how.
 	Delivered, Expired uint64
 }
 
-// Office is the set of all mailboxes. Safe for concurrent use.
-type Office struct {
+// Mailboxes is the set of all mailboxes. Safe for concurrent use.
+type Mailboxes struct {
 	limits Limits
 
 	mu        sync.Mutex
@@ -71,26 +71,26 @@ type Office struct {
 type box struct {
 	owner    member.Member
 	chain    [][]byte
-	letters  []*letter
+	messages []*message
 	seen     time.Time
 	attached *Box // the newest connection of the owner, nil when there is none
 	waiters  int  // polls that wait right now
 	wake     chan struct{}
 }
 
-type letter struct {
-	Letter
+type message struct {
+	Message
 	arrived time.Time
 	shown   time.Time // zero: never
 }
 
-// New makes an empty office.
-func New(l Limits) *Office {
-	return &Office{limits: l, boxes: map[member.Member]*box{}, bySlot: map[identity.ID][]*box{}}
+// New makes an empty set of mailboxes.
+func New(l Limits) *Mailboxes {
+	return &Mailboxes{limits: l, boxes: map[member.Member]*box{}, bySlot: map[identity.ID][]*box{}}
 }
 
 // Put leaves an envelope for the Boot to.
-func (o *Office) Put(to member.Member, envelope []byte, now time.Time) error {
+func (o *Mailboxes) Put(to member.Member, envelope []byte, now time.Time) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	b := o.boxes[to]
@@ -98,11 +98,11 @@ func (o *Office) Put(to member.Member, envelope []byte, now time.Time) error {
 		return ErrUnknown
 	}
 	o.expireLocked(b, now)
-	if len(b.letters) >= o.limits.Waiting || o.bytes+len(envelope) > o.limits.Bytes {
+	if len(b.messages) >= o.limits.Waiting || o.bytes+len(envelope) > o.limits.Bytes {
 		return ErrFull
 	}
 	o.nextID++
-	b.letters = append(b.letters, &letter{Letter: Letter{ID: o.nextID, Envelope: envelope}, arrived: now})
+	b.messages = append(b.messages, &message{Message: Message{ID: o.nextID, Envelope: envelope}, arrived: now})
 	o.bytes += len(envelope)
 	close(b.wake)
 	b.wake = make(chan struct{})
@@ -110,7 +110,7 @@ func (o *Office) Put(to member.Member, envelope []byte, now time.Time) error {
 }
 
 // Find gives the Boots of a Slot that are connected now, newest first.
-func (o *Office) Find(id identity.ID, most int, now time.Time) []Boot {
+func (o *Mailboxes) Find(id identity.ID, most int, now time.Time) []Boot {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var there []*box
@@ -137,7 +137,7 @@ func rank(b *box) int {
 }
 
 // Sweep drops expired boxes and messages.
-func (o *Office) Sweep(now time.Time) {
+func (o *Mailboxes) Sweep(now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, b := range o.boxes {
@@ -149,7 +149,7 @@ func (o *Office) Sweep(now time.Time) {
 }
 
 // Close ends every box that gone says so of, with their connections.
-func (o *Office) Close(gone func(member.Member) bool) int {
+func (o *Mailboxes) Close(gone func(member.Member) bool) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n := 0
@@ -165,13 +165,13 @@ func (o *Office) Close(gone func(member.Member) bool) int {
 	return n
 }
 
-// Counts returns the fill of the office.
-func (o *Office) Counts() Counts {
+// Counts returns the sizes of all mailboxes.
+func (o *Mailboxes) Counts() Counts {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	c := Counts{Boxes: len(o.boxes), Bytes: o.bytes, Delivered: o.delivered, Expired: o.expired}
 	for _, b := range o.boxes {
-		c.Waiting += len(b.letters)
+		c.Waiting += len(b.messages)
 		if b.attached != nil {
 			c.Connected++
 		}
@@ -180,7 +180,7 @@ func (o *Office) Counts() Counts {
 }
 
 // openLocked gives the box of an owner, and makes one where there is none.
-func (o *Office) openLocked(owner member.Member, chain [][]byte, now time.Time) (*box, error) {
+func (o *Mailboxes) openLocked(owner member.Member, chain [][]byte, now time.Time) (*box, error) {
 	b := o.boxes[owner]
 	if b == nil {
 		if len(o.boxes) >= o.limits.Boxes {
@@ -205,12 +205,12 @@ func (o *Office) openLocked(owner member.Member, chain [][]byte, now time.Time) 
 	return b, nil
 }
 
-func (o *Office) idleLocked(b *box, now time.Time) bool {
+func (o *Mailboxes) idleLocked(b *box, now time.Time) bool {
 	return b.attached == nil && b.waiters == 0 && now.Sub(b.seen) > o.limits.Idle
 }
 
-func (o *Office) expireLocked(b *box, now time.Time) {
-	b.letters = slices.DeleteFunc(b.letters, func(l *letter) bool {
+func (o *Mailboxes) expireLocked(b *box, now time.Time) {
+	b.messages = slices.DeleteFunc(b.messages, func(l *message) bool {
 		if now.Sub(l.arrived) <= o.limits.Life {
 			return false
 		}
@@ -220,8 +220,8 @@ func (o *Office) expireLocked(b *box, now time.Time) {
 	})
 }
 
-func (o *Office) ackLocked(b *box, ids []uint64) {
-	b.letters = slices.DeleteFunc(b.letters, func(l *letter) bool {
+func (o *Mailboxes) ackLocked(b *box, ids []uint64) {
+	b.messages = slices.DeleteFunc(b.messages, func(l *message) bool {
 		if !slices.Contains(ids, l.ID) {
 			return false
 		}
@@ -231,12 +231,12 @@ func (o *Office) ackLocked(b *box, ids []uint64) {
 	})
 }
 
-func (o *Office) dropLocked(b *box) {
-	for _, l := range b.letters {
+func (o *Mailboxes) dropLocked(b *box) {
+	for _, l := range b.messages {
 		o.bytes -= len(l.Envelope)
 	}
-	o.expired += uint64(len(b.letters))
-	b.letters = nil
+	o.expired += uint64(len(b.messages))
+	b.messages = nil
 	delete(o.boxes, b.owner)
 	of := slices.DeleteFunc(o.bySlot[b.owner.ID], func(x *box) bool { return x == b })
 	if len(of) == 0 {

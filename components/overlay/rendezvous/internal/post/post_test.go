@@ -25,7 +25,7 @@ func who(slot, boot string) member.Member {
 	return member.Member{ID: identity.ID{Cluster: "c", Group: "db", Slot: slot}, Boot: strings.Repeat(boot, 64)}
 }
 
-func attach(t *testing.T, o *Office, m member.Member, now time.Time) *Box {
+func attach(t *testing.T, o *Mailboxes, m member.Member, now time.Time) *Box {
 	t.Helper()
 	b, err := o.Attach(m, [][]byte{[]byte(m.Boot)}, now)
 	if err != nil {
@@ -34,9 +34,9 @@ func attach(t *testing.T, o *Office, m member.Member, now time.Time) *Box {
 	return b
 }
 
-func ids(letters []Letter) []uint64 {
+func ids(messages []Message) []uint64 {
 	var all []uint64
-	for _, l := range letters {
+	for _, l := range messages {
 		all = append(all, l.ID)
 	}
 	return all
@@ -155,7 +155,7 @@ func TestNewestConnectionWins(t *testing.T) {
 		t.Error("the first connection still gets messages")
 	}
 	if due, _ := second.Due(start); len(due) != 1 {
-		t.Error("the first connection's letters are lost")
+		t.Error("the first connection's messages are lost")
 	}
 	first.Detach(start)
 	if err := o.Put(a, []byte("two"), start); err != nil {
@@ -225,7 +225,7 @@ func TestPoll(t *testing.T) {
 			t.Fatalf("got %v, error %v, want message 1", got, err)
 		}
 	}
-	got := make(chan []Letter, 1)
+	got := make(chan []Message, 1)
 	go func() {
 		l, _ := o.Poll(t.Context(), a, nil, []uint64{1}, now)
 		got <- l
