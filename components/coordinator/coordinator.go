@@ -377,9 +377,9 @@ func (c *Coordinator) assembleAdmission() {
 }
 
 // assembleReconciler creates the planner and executor for the time as leader.
-func (c *Coordinator) assembleReconciler(judge *specvalidate.Vet, measured measure.Measure) {
+func (c *Coordinator) assembleReconciler(judge *specvalidate.Validator, measured measure.Measure) {
 	operator := operate.New(operate.Config{
-		Cluster: c.cfg.Cluster, Vet: judge, Measure: measured, Store: c.store, Platform: c.deps.Platform, Listing: c.platform,
+		Cluster: c.cfg.Cluster, Validator: judge, Measure: measured, Store: c.store, Platform: c.deps.Platform, Listing: c.platform,
 		Look:      observe.Observer{Cluster: c.cfg.Cluster, Store: c.store, Views: c.views, Listing: c.platform, Reports: c.reports}.Observe,
 		Watermark: c.watermark, Wake: c.control.Wake, Timing: c.deps.Timing, Now: c.deps.Now, Log: c.log,
 		Metrics: c.metrics, Failpoint: c.deps.Failpoint,
@@ -387,7 +387,7 @@ func (c *Coordinator) assembleReconciler(judge *specvalidate.Vet, measured measu
 	c.reconcile = reconcile.New(reconcile.Config{
 		Cluster: c.cfg.Cluster, Slot: c.cfg.Slot, Store: c.store, Views: c.views,
 		Listing: c.platform, Reports: c.reports, Watermark: c.watermark, Warmup: warmup,
-		Operator: operator, Tokens: c.issuer, Vet: judge, Images: c.cfg.Trust.ImagePolicy(),
+		Operator: operator, Tokens: c.issuer, Validator: judge, Images: c.cfg.Trust.ImagePolicy(),
 		Members: c.issuer, LeaseNode: c.store.LeaseNode(), RemoveNode: c.catalog.Remove,
 		Guard: c.admission.Guard, Duties: []reconcile.Duty{c.rotator, c.routes, tolerance.New(tolerance.Config{
 			Self: c.cfg.Slot, Limits: c.cfg.Trust.TCB.OperatorExceptions, Store: c.store, Views: c.views, Now: c.deps.Now, Log: c.log,
@@ -397,11 +397,11 @@ func (c *Coordinator) assembleReconciler(judge *specvalidate.Vet, measured measu
 }
 
 // assembleServer creates the API.
-func (c *Coordinator) assembleServer(judge *specvalidate.Vet, measured measure.Measure, consulAddress string) {
+func (c *Coordinator) assembleServer(judge *specvalidate.Validator, measured measure.Measure, consulAddress string) {
 	c.server = server.New(server.Config{
 		Cluster: c.cfg.Cluster, AppID: c.info.AppID, Slot: c.cfg.Slot, Version: c.cfg.Version,
 		OperatorTokenSHA256: c.cfg.Trust.OperatorTokenSHA256, Simulated: c.cfg.Trust.AllowSimulated,
-		Images: c.cfg.Trust.ImagePolicy(), Vet: judge, Measure: measured,
+		Images: c.cfg.Trust.ImagePolicy(), Validator: judge, Measure: measured,
 		Root: c.root, Identity: c.identity, Certificate: c.certificate,
 		Store: c.store, Views: c.views, Platform: c.platform,
 		Reports: c.reports, Timing: c.deps.Timing, Tokens: c.issuer, Quoter: c.quoter,

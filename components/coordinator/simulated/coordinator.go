@@ -102,13 +102,13 @@ func New(cfg Config) *Coordinator {
 	counts := counter{cfg.Figures, cfg.Passed}
 	timing := rollout.Timing{Settle: cfg.Platform.Settle()}
 	operator := operate.New(operate.Config{
-		Cluster: cfg.Cluster, Timing: timing, Watermark: turns, Vet: judge, Measure: measure.New(cfg.Cluster, appcompose.Rules{}), Store: cfg.Store,
+		Cluster: cfg.Cluster, Timing: timing, Watermark: turns, Validator: judge, Measure: measure.New(cfg.Cluster, appcompose.Rules{}), Store: cfg.Store,
 		Platform: cfg.Platform, Listing: listing, Wake: c.wake, Look: observer.Observe,
 		Now: cfg.Now, Failpoint: cfg.Failpoint, Log: cfg.Log, Metrics: counts,
 	})
 	c.loop = reconcile.New(reconcile.Config{
 		Cluster: cfg.Cluster, Slot: cfg.Slot, Store: cfg.Store, Views: c.views, Listing: listing, Reports: c.reports, Watermark: turns,
-		Operator: operator, Tokens: cfg.Tokens, Vet: judge, Images: cfg.Images, Guard: c.guard, Members: cfg.Members, LeaseNode: cfg.LeaseNode,
+		Operator: operator, Tokens: cfg.Tokens, Validator: judge, Images: cfg.Images, Guard: c.guard, Members: cfg.Members, LeaseNode: cfg.LeaseNode,
 		Timing: timing, Warmup: warmup, Now: cfg.Now, Failpoint: cfg.Failpoint, Log: cfg.Log, Metrics: counts, Panics: cfg.Panics,
 	})
 	c.views.Contain(cfg.Panics)
@@ -119,9 +119,9 @@ func New(cfg Config) *Coordinator {
 // text is the most expensive part of the start of a process.
 var judges sync.Map
 
-func judgeOf(ownApp string) *specvalidate.Vet {
+func judgeOf(ownApp string) *specvalidate.Validator {
 	judge, _ := judges.LoadOrStore(ownApp, specvalidate.New(ownApp, nil))
-	return judge.(*specvalidate.Vet) //nolint:forcetypeassert // nothing else is stored
+	return judge.(*specvalidate.Validator) //nolint:forcetypeassert // nothing else is stored
 }
 
 // Run reads the records, and leads while it has the Lease, until ctx ends.

@@ -159,7 +159,7 @@ func (s *Service) Report(ctx context.Context, req *controlv1.ReportRequest) (*co
 		if report != nil && status.Code(err) == codes.FailedPrecondition && !s.reports.Left(id.Slot, boot) && !strings.HasPrefix(status.Convert(err).Message(), string(policy.CodePeerRevoked)) {
 			// The caller's certificate names the Slot, and the records do not. The term and state
 			// in the report show whether these records were rolled back.
-			s.reports.Overhear(id.Slot, report)
+			s.reports.NoteWatermark(id.Slot, report)
 		}
 		return nil, err
 	}

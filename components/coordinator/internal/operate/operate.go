@@ -43,8 +43,8 @@ type Config struct {
 	Cluster  string
 	Store    store.Store
 	Platform platform.Platform
-	// Vet knows the coordinators' own app, in which no CVM is made or changed.
-	Vet *specvalidate.Vet
+	// Validator knows the coordinators' own app, in which no CVM is made or changed.
+	Validator *specvalidate.Validator
 	// Measure renders and judges the documents that CVMs are measured with.
 	Measure measure.Measure
 	// Watermark writes together with a higher state.

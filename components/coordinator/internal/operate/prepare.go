@@ -212,7 +212,7 @@ func (o *Operator) Refused() map[string]string {
 // notOwn refuses the coordinators' own app among apps.
 func (o *Operator) notOwn(apps ...string) error {
 	for _, app := range apps {
-		if err := o.cfg.Vet.App(app); err != nil {
+		if err := o.cfg.Validator.App(app); err != nil {
 			return err
 		}
 	}

@@ -21,10 +21,10 @@ import (
 // auditEvery is the pace of the comparison (CTL-20).
 const auditEvery = 30 * time.Second
 
-// stranger is a node or token that no admission explains, or a name in gossip that is not a
+// auditFinding is a node or token that no admission explains, or a name in gossip that is not a
 // coordinator.
-type stranger struct {
-	// group that the name belongs to. Empty means none, so every group reports the stranger.
+type auditFinding struct {
+	// group that the name belongs to. Empty means none, so every group reports the finding.
 	group, text string
 	code        policy.Code
 }
@@ -70,23 +70,23 @@ func (r *Reconciler) auditOnce(ctx context.Context) error {
 		// The record may be the admission that a token belongs to.
 		return fmt.Errorf("a record cannot be read: %w", bad)
 	}
-	found := strangeNodes(v, nodes, r.cfg.LeaseNode)
-	strange := tokens.Unrecorded(owned, func(slot, accessor string) bool {
+	found := unexpectedNodes(v, nodes, r.cfg.LeaseNode)
+	unrecorded := tokens.Unrecorded(owned, func(slot, accessor string) bool {
 		return slices.Contains(v.Admissions[slot].Value.TokenAccessors, accessor)
 	}, r.cfg.Now())
 	var accessors []string
-	for _, t := range strange {
-		found = append(found, stranger{group: groupOf(v, t.Slot), text: fmt.Sprintf("token %s of %s belongs to no admission and was revoked", t.Accessor, t.Slot), code: policy.CodePeerNotAdmitted})
+	for _, t := range unrecorded {
+		found = append(found, auditFinding{group: groupOf(v, t.Slot), text: fmt.Sprintf("token %s of %s belongs to no admission and was revoked", t.Accessor, t.Slot), code: policy.CodePeerNotAdmitted})
 		accessors = append(accessors, t.Accessor)
 	}
 	// Revoke tries all tokens before it returns an error: a failed revocation protects no other token.
 	if err := r.cfg.Members.Revoke(ctx, accessors...); err != nil {
 		return err
 	}
-	slices.SortFunc(found, func(a, b stranger) int { return strings.Compare(a.text, b.text) })
+	slices.SortFunc(found, func(a, b auditFinding) int { return strings.Compare(a.text, b.text) })
 	r.mu.Lock()
-	known := r.strangers
-	r.strangers = found
+	known := r.auditFindings
+	r.auditFindings = found
 	r.mu.Unlock()
 	var errs []error
 	for name, boot := range unexplained(v, nodes, r.cfg.LeaseNode) {
@@ -96,7 +96,7 @@ func (r *Reconciler) auditOnce(ctx context.Context) error {
 	}
 	for _, s := range found {
 		if !slices.Contains(known, s) {
-			r.log.Warn("stranger found", "group", s.group, "code", s.code, "reason", s.text)
+			r.log.Warn("node or token without an admission found", "group", s.group, "code", s.code, "reason", s.text)
 		}
 	}
 	return errors.Join(errs...)
@@ -120,11 +120,11 @@ func unexplained(v *view.View, nodes map[string]tokens.Node, leaseNode string) m
 	return out
 }
 
-// strangeNodes finds names without a Slot, and all nodes in gossip that are not coordinators. The
+// unexpectedNodes finds names without a Slot, and all nodes in gossip that are not coordinators. The
 // name alone decides: a holder of the gossip key may take a coordinator's name. leaseNode is not a
 // machine.
-func strangeNodes(v *view.View, nodes map[string]tokens.Node, leaseNode string) []stranger {
-	var out []stranger
+func unexpectedNodes(v *view.View, nodes map[string]tokens.Node, leaseNode string) []auditFinding {
+	var out []auditFinding
 	for name, n := range nodes {
 		_, slot := v.Slots[name]
 		code, text := policy.CodePeerNotAdmitted, ""
@@ -139,7 +139,7 @@ func strangeNodes(v *view.View, nodes map[string]tokens.Node, leaseNode string) 
 			text = fmt.Sprintf("node %q is in Consul's catalog and is no slot", name)
 		}
 		if text != "" {
-			out = append(out, stranger{group: groupOf(v, name), text: text, code: code})
+			out = append(out, auditFinding{group: groupOf(v, name), text: text, code: code})
 		}
 	}
 	return out
@@ -154,12 +154,12 @@ func groupOf(v *view.View, name string) string {
 	return g
 }
 
-// strangersOf returns the Condition of one group; ok is false without strangers.
-func (r *Reconciler) strangersOf(name string, now time.Time) (c group.Condition, ok bool) {
+// unexplainedMembers returns the Condition of one group; ok is false without findings.
+func (r *Reconciler) unexplainedMembers(name string, now time.Time) (c group.Condition, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var texts []string
-	for _, s := range r.strangers {
+	for _, s := range r.auditFindings {
 		if s.group == "" || s.group == name {
 			texts = append(texts, s.text)
 		}

@@ -322,7 +322,7 @@ func TestCTL20_UnexplainedNodesAreReportedAndTheirTokensRevoked(t *testing.T) {
 		if !slices.Contains(retired, "hand-made") || !slices.Contains(retired, "of nobody") || slices.Contains(retired, own) || slices.Contains(retired, "being issued") {
 			t.Errorf("revoked %v", retired)
 		}
-		// While a record is unreadable, no token counts as a stranger's.
+		// While a record is unreadable, no token counts as unrecorded.
 		w.put(store.AdmissionKey("pg-0"), []byte("oops"))
 		w.mu.Lock()
 		w.owned = []tokens.Owned{{Accessor: own, Slot: "pg-0"}}
@@ -358,8 +358,8 @@ func TestThreat_IDN09_UnexpectedGossipMembersAreReported(t *testing.T) {
 		}
 		set(honest)
 		tick(t.Context(), 2*time.Minute)
-		if text := strangers(w); text != "" {
-			t.Fatalf("members in the catalog are strangers: %s", text)
+		if text := unexplainedMembersOf(w); text != "" {
+			t.Fatalf("members in the catalog are unexplained: %s", text)
 		}
 		bad := maps.Clone(honest)
 		bad["pg-1"] = tokens.Node{IDs: []string{"2"}, Address: "127.50.1.1", Listed: true, Alive: true} // an admitted Slot's name
@@ -367,8 +367,8 @@ func TestThreat_IDN09_UnexpectedGossipMembersAreReported(t *testing.T) {
 		bad["old-0"] = tokens.Node{IDs: []string{"4"}, Listed: true}
 		bad[leaseNode] = tokens.Node{IDs: []string{"5"}, Listed: true, Alive: true}
 		set(bad)
-		w.until("the alarm", time.Minute, func() bool { return strangers(w) != "" })
-		text := strangers(w)
+		w.until("the alarm", time.Minute, func() bool { return unexplainedMembersOf(w) != "" })
+		text := unexplainedMembersOf(w)
 		for _, want := range []string{`"pg-1" at 127.50.1.1`, `"pg-9"`, `"old-0"`, leaseNode} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s is not told: %s", want, text)
@@ -382,12 +382,12 @@ func TestThreat_IDN09_UnexpectedGossipMembersAreReported(t *testing.T) {
 			t.Errorf("%d admissions are left", len(a))
 		}
 		set(honest)
-		w.until("the end of it", time.Minute, func() bool { return strangers(w) == "" })
+		w.until("the end of it", time.Minute, func() bool { return unexplainedMembersOf(w) == "" })
 	})
 }
 
-// strangers is the message of the group's condition about strangers.
-func strangers(w *world) (found string) {
+// unexplainedMembersOf is the message of the condition Strangers.
+func unexplainedMembersOf(w *world) (found string) {
 	for _, c := range w.status().Conditions {
 		if c.Type == "Strangers" && c.Status {
 			found = c.Message

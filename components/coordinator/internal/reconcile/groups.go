@@ -51,8 +51,8 @@ type groups struct {
 	all     *sync.WaitGroup
 	workers map[string]*worker
 	turns   chan struct{} // occupied during a pass
-	// The strangers of the last wake-up for strangers.
-	told []stranger
+	// The findings of the last wake-up for findings of the audit.
+	reported []auditFinding
 }
 
 // runGroups keeps one worker for each group that exists. It wakes the worker for a record of its
@@ -112,20 +112,20 @@ func (r *Reconciler) runGroups(ctx context.Context, lease store.Lease) {
 }
 
 // listened checks facts that no record and no report announces, while all groups may be idle:
-// whether the agents know of newer records than these, and strangers.
+// whether the agents know of newer records than these, and findings of the audit.
 func (g *groups) listened() {
 	g.mu.Lock()
-	strangers := g.strangers
+	auditFindings := g.auditFindings
 	g.mu.Unlock()
-	if !slices.Equal(strangers, g.told) {
-		for _, s := range slices.Concat(strangers, g.told) {
+	if !slices.Equal(auditFindings, g.reported) {
+		for _, s := range slices.Concat(auditFindings, g.reported) {
 			for name, w := range g.workers {
 				if s.group == "" || s.group == name {
 					w.wake(unread)
 				}
 			}
 		}
-		g.told = strangers
+		g.reported = auditFindings
 	}
 	if err := overtaken(g.cfg.Reports.Term(), g.lease.Term()); err != nil {
 		g.halt(err)

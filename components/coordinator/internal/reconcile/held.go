@@ -33,7 +33,7 @@ func (p *pass) whyHeld() *held {
 	_, exists := p.view.Specs[p.name]
 	condition := group.Condition{Type: ConditionSpecValid, Since: p.now}
 	// A spec that panics in its validation is refused: the group keeps its last accepted spec.
-	err := contain.Call(func() error { return p.cfg.Vet.Stored(p.view, p.name) })
+	err := contain.Call(func() error { return p.cfg.Validator.Stored(p.view, p.name) })
 	p.cfg.Panics.Note("spec", err)
 	switch {
 	case exists && err == nil:

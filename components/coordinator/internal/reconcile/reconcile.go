@@ -128,8 +128,8 @@ type Config struct {
 	Watermark *watermark.Watermark
 	Operator  Operator
 	Tokens    Tokens
-	// Vet judges stored specs before they come into force.
-	Vet *specvalidate.Vet
+	// Validator judges stored specs before they come into force.
+	Validator *specvalidate.Validator
 	// Images are the OS images that this cluster accepts; adoptions are judged by them.
 	Images policy.ImagePolicy
 	// Guard revokes Slots from Boots that may not hold them any more. It runs in parallel to the
@@ -166,9 +166,9 @@ type Reconciler struct {
 	// before is the previous leader and its last time. It is set before any group is led.
 	before led
 
-	mu        sync.Mutex
-	strangers []stranger // guarded by mu; of the last audit
-	halted    string     // guarded by mu; why no coordinator can lead, "" otherwise
+	mu            sync.Mutex
+	auditFindings []auditFinding // guarded by mu; of the last audit
+	halted        string         // guarded by mu; why no coordinator can lead, "" otherwise
 	// silent holds, by group, why the last pass could not write the whole status, or "". It is
 	// guarded by mu.
 	silent map[string]string

@@ -96,7 +96,7 @@ func (p *pass) statusOps(ctx context.Context) (ops []store.Op, problems []error)
 	before.Value.Instances = nil
 	after := p.plan.Status
 	after.Group, after.ObservedIndex = p.name, p.view.Specs[p.name].Index
-	if c, ok := p.strangersOf(p.name, p.now); ok {
+	if c, ok := p.unexplainedMembers(p.name, p.now); ok {
 		after.Conditions = withCondition(before.Value.Conditions, after.Conditions, c)
 	}
 	if lost, all := p.disksLost(); all {

@@ -39,8 +39,8 @@ type Reports struct {
 	mu   sync.Mutex
 	last map[string]Received        // guarded by mu; by Slot
 	live map[string]map[*int]string // guarded by mu; Slot → open sessions → Boot
-	// overheard has the watermarks of Boots that lost their Slots; guarded by mu, by Slot.
-	overheard map[string]overheard
+	// notedWatermarks has the watermarks of Boots that lost their Slots; guarded by mu, by Slot.
+	notedWatermarks map[string]notedWatermark
 	// left are the Boots that said farewell; guarded by mu, by Slot.
 	left       map[string]string
 	changed    chan struct{}              // guarded by mu; closed at the next relevant change
@@ -57,7 +57,7 @@ type Reports struct {
 // New returns empty Reports.
 func New(now func() time.Time) *Reports {
 	return &Reports{
-		now: now, last: map[string]Received{}, overheard: map[string]overheard{}, left: map[string]string{}, live: map[string]map[*int]string{},
+		now: now, last: map[string]Received{}, notedWatermarks: map[string]notedWatermark{}, left: map[string]string{}, live: map[string]map[*int]string{},
 		changed: make(chan struct{}), subscribed: map[*Subscription]struct{}{},
 	}
 }
@@ -81,7 +81,7 @@ func (r *Reports) Put(slot, bootID string, report *controlv1.Report) (taken bool
 	r.last[slot] = Received{
 		BootID: bootID, At: r.now(), heard: time.Now(), Report: report, Sequence: report.GetSequence(), HealthyFor: report.GetHealthyFor().AsDuration(),
 	}
-	delete(r.overheard, slot)
+	delete(r.notedWatermarks, slot)
 	// After a silence even an unchanged report is a change.
 	if !had || before.BootID != bootID || relevant(before.Report, report) || r.now().Sub(before.At) > late {
 		r.noteLocked(slot)
@@ -142,34 +142,34 @@ func (r *Reports) Of(slot string) (Received, bool) {
 	return r.lastLocked(slot)
 }
 
-// overheardFor is how long the watermark of a Boot without its Slot counts: the Boot reports it
+// notedFor is how long the watermark of a Boot without its Slot counts: the Boot reports it
 // once.
-const overheardFor = time.Hour
+const notedFor = time.Hour
 
-type overheard struct {
+type notedWatermark struct {
 	mark Watermark
 	at   time.Time
 }
 
-// Overhear records the watermark of a Boot that has a certificate for the Slot and does not hold it
+// NoteWatermark records the watermark of a Boot that has a certificate for the Slot and does not hold it
 // according to the current records. If the records went back, this applies to every Boot.
-func (r *Reports) Overhear(slot string, report *controlv1.Report) {
+func (r *Reports) NoteWatermark(slot string, report *controlv1.Report) {
 	r.Saw(slot, report.GetTerm(), report.GetState())
 }
 
-// Saw is Overhear for a Boot that requests admission. Its later reports replace the value.
+// Saw is NoteWatermark for a Boot that requests admission. Its later reports replace the value.
 func (r *Reports) Saw(slot string, term, state uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.moved++
-	r.overheard[slot] = overheard{Watermark{term, state}, r.now()}
+	r.notedWatermarks[slot] = notedWatermark{Watermark{term, state}, r.now()}
 	r.noteLocked(slot)
 }
 
 // Watermark is the Term and state of the records at a moment.
 type Watermark struct{ Term, State uint64 }
 
-// HighWater are the watermarks of the Boots that reported recently or were overheard, one per Slot.
+// HighWater are the watermarks of the Boots that reported recently or asked for admission, one per Slot.
 // Term and State are evaluated separately.
 type HighWater struct {
 	Agents int
@@ -224,8 +224,8 @@ func (r *Reports) seen() (terms, states []uint64, moved int) {
 			terms, states = append(terms, got.Report.GetTerm()), append(states, got.Report.GetState())
 		}
 	}
-	for _, one := range r.overheard {
-		if now.Sub(one.at) <= overheardFor {
+	for _, one := range r.notedWatermarks {
+		if now.Sub(one.at) <= notedFor {
 			terms, states = append(terms, one.mark.Term), append(states, one.mark.State)
 		}
 	}

@@ -56,13 +56,13 @@ func TestTermOfTheSilentDoesNotCount(t *testing.T) {
 	}
 }
 
-// TestABootThatHoldsItsSlotNoMoreIsOverheard: after the records went back only such Boots know it.
+// TestWatermarksOfFormerHoldersCount: after the records went back only such Boots know it.
 // Each Slot has one value, and a Boot that holds the Slot replaces it.
-func TestABootThatHoldsItsSlotNoMoreIsOverheard(t *testing.T) {
+func TestWatermarksOfFormerHoldersCount(t *testing.T) {
 	now := time.Now()
 	r := reports.New(func() time.Time { return now })
 	for i := range 3 {
-		r.Overhear(fmt.Sprintf("pg-%d", i), &controlv1.Report{Term: 2, State: 13})
+		r.NoteWatermark(fmt.Sprintf("pg-%d", i), &controlv1.Report{Term: 2, State: 13})
 	}
 	now = now.Add(10 * time.Minute) // the Boot reports it once
 	if got := r.HighWater(); got.Agents != 3 || got.Most != (reports.Watermark{Term: 2, State: 13}) {

@@ -47,7 +47,7 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 	if err := c.mayRead(ctx, spec.Name); err != nil {
 		return nil, err
 	}
-	if err := s.cfg.Vet.Edit(c.view, spec); err != nil {
+	if err := s.cfg.Validator.Edit(c.view, spec); err != nil {
 		return nil, refused(err)
 	}
 	pins, err := c.pinsJudged(spec)

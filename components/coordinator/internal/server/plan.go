@@ -40,7 +40,7 @@ func (s *Server) PlanRollout(ctx context.Context, req *apiv1.PlanRolloutRequest)
 	if len(req.GetSpecJson()) > 0 {
 		spec, err := view.DecodeSpec(req.GetSpecJson(), req.GetGroup())
 		if err == nil {
-			err = s.cfg.Vet.Edit(c.view, spec)
+			err = s.cfg.Validator.Edit(c.view, spec)
 		}
 		if err != nil {
 			return nil, refused(err)
@@ -68,7 +68,7 @@ func (s *Server) plan(ctx context.Context, v *view.View, name string, instead *g
 	case !ok:
 		return rollout.Plan{}, status.Error(codes.NotFound, "no such group: "+name)
 	default:
-		if err := s.cfg.Vet.Stored(v, name); err != nil {
+		if err := s.cfg.Validator.Stored(v, name); err != nil {
 			return rollout.Plan{}, status.Error(codes.FailedPrecondition, string(specvalidate.Code(err))+": "+err.Error())
 		}
 	}

@@ -41,7 +41,7 @@ func (s *Server) ApproveRevision(ctx context.Context, req *apiv1.ApproveRevision
 	if one.template.Compose == "" {
 		return nil, status.Errorf(codes.FailedPrecondition, "the content of revision %s is not recorded any more, so it cannot be reviewed: apply its spec again first", one.revision)
 	}
-	if problems := s.cfg.Vet.Template(one.template); len(problems) > 0 {
+	if problems := s.cfg.Validator.Template(one.template); len(problems) > 0 {
 		// The texts are in the order of the compose file; the code is the first problem's.
 		err := &group.ValidationError{Group: one.group, Problems: problems}
 		return nil, status.Errorf(codes.FailedPrecondition, "%s: revision %s cannot be approved: %v", problems[0].Rule, one.revision, err)

@@ -78,7 +78,7 @@ func (s *Server) ListGroups(ctx context.Context, _ *apiv1.ListGroupsRequest) (*a
 			Group: name, Replicas: uint32(max(spec.Value.Replicas, 0)), Available: uint32(max(st.Available, 0)), Updated: uint32(max(st.Updated, 0)),
 			TargetRevision: st.Target, StableRevision: st.Stable, RolloutState: st.RolloutState, Message: st.Message,
 		}
-		if err := s.cfg.Vet.Stored(c.view, name); err != nil {
+		if err := s.cfg.Validator.Stored(c.view, name); err != nil {
 			summary.Replicas, summary.Message = uint32(max(st.Replicas, 0)), "the spec is not valid: "+err.Error()
 		}
 		out.Groups = append(out.Groups, summary)

@@ -63,8 +63,8 @@ type Config struct {
 	Simulated           bool
 	// Images is the cluster's image policy; explanations apply it.
 	Images policy.ImagePolicy
-	// Vet validates specs, as the leader does.
-	Vet *specvalidate.Vet
+	// Validator validates specs, as the leader does.
+	Validator *specvalidate.Validator
 	// Measure renders the measured documents of CVMs, as the leader does.
 	Measure  measure.Measure
 	Root     *keys.Root

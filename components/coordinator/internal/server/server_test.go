@@ -97,7 +97,7 @@ func newAPI(t testing.TB) *api {
 		Watermark: watermark.New(own, agents, time.Now),
 		Cluster:   "demo", Slot: "coordinator-0", Root: new(keys.Root), OperatorTokenSHA256: hex.EncodeToString(sum[:]), Store: own, Views: views,
 		Platform: observe.NewPlatform(emptyCloud{}, time.Now, time.Second), Reports: agents, Timing: rollout.DefaultTiming(),
-		Tokens: a.issuer, Now: a.now, Log: log, Vet: specvalidate.New(ownApp, nil), Measure: measure.New("demo", appcompose.Rules{}),
+		Tokens: a.issuer, Now: a.now, Log: log, Validator: specvalidate.New(ownApp, nil), Measure: measure.New("demo", appcompose.Rules{}),
 		Overlay: &fakeOverlay{}, Agents: func(string) (overlaystatus.Asked, bool) { return nil, false },
 		StoreFor: func(token string) (store.Store, error) {
 			return store.NewConsul(store.ConsulConfig{Address: running.Addr, Token: token})

@@ -3,6 +3,6 @@
 // the spec must not ask for CVMs of the coordinators' own app.
 //
 //	server (Apply, Plan) ──┐
-//	reconcile (plain KV) ──┼─► Vet: one judgement, whichever way a spec came
+//	reconcile (plain KV) ──┼─► Validator: one judgement, whichever way a spec came
 //	operate (each call)  ──┘
 package specvalidate

@@ -18,8 +18,8 @@ import (
 	"cadre.dev/core/route"
 )
 
-// Vet validates specs for one cluster. Safe for concurrent use.
-type Vet struct {
+// Validator validates specs for one cluster. Safe for concurrent use.
+type Validator struct {
 	ownApp string
 	// images are the OS images whose measurements the cluster trusts, sorted; nil: no check.
 	images []string
@@ -33,10 +33,10 @@ type Vet struct {
 // maxLinted bounds the cached contents.
 const maxLinted = 64
 
-// New returns a Vet for the cluster whose coordinators are CVMs of ownApp, and which admits Boots
+// New returns a Validator for the cluster whose coordinators are CVMs of ownApp, and which admits Boots
 // of these OS images; nil images disable that check.
-func New(ownApp string, images map[string][]policy.Measurement) *Vet {
-	return &Vet{ownApp: plainApp(ownApp), images: slices.Sorted(maps.Keys(images)), linted: map[[sha256.Size]byte][]group.Problem{}}
+func New(ownApp string, images map[string][]policy.Measurement) *Validator {
+	return &Validator{ownApp: plainApp(ownApp), images: slices.Sorted(maps.Keys(images)), linted: map[[sha256.Size]byte][]group.Problem{}}
 }
 
 // Edit returns why spec, a valid document, may not replace the spec in force of its group; nil: it
@@ -44,12 +44,12 @@ func New(ownApp string, images map[string][]policy.Measurement) *Vet {
 //
 // Content that is in force already is not linted again: a newer lint must not stop an operator from
 // scaling or repairing it. The app is always checked.
-func (v *Vet) Edit(records *view.View, spec group.Spec) error {
+func (v *Validator) Edit(records *view.View, spec group.Spec) error {
 	return v.edit(records, spec, math.MaxUint64)
 }
 
 // edit is Edit of a spec that was stored at index; MaxUint64: it is not stored yet.
-func (v *Vet) edit(records *view.View, spec group.Spec, index uint64) error {
+func (v *Validator) edit(records *view.View, spec group.Spec, index uint64) error {
 	problems := v.app(spec)
 	accepted, ok := records.Accepted[spec.Name]
 	if !ok || !sameContent(accepted.Value.Template, spec.Template) {
@@ -102,7 +102,7 @@ func taken(spec, accepted group.Spec, others map[string]group.Spec) []group.Prob
 // Stored returns why the group's stored spec may not be in force; nil: it may, or there is none. An
 // accepted spec stays in force under a newer version or lint, because holding it would not improve
 // the running CVMs. The coordinators' app is the exception.
-func (v *Vet) Stored(records *view.View, name string) error {
+func (v *Validator) Stored(records *view.View, name string) error {
 	stored, ok := records.Specs[name]
 	if !ok {
 		return nil
@@ -118,7 +118,7 @@ func (v *Vet) Stored(records *view.View, name string) error {
 
 // Template returns everything that stops the measurement of t from fixing the running software
 // (ATT-16). The Rule of each problem is its code.
-func (v *Vet) Template(t group.Template) []group.Problem {
+func (v *Validator) Template(t group.Template) []group.Problem {
 	key := contentKey(t)
 	v.mu.Lock()
 	known, ok := v.linted[key]
@@ -148,14 +148,14 @@ func asProblems(findings []lint.Finding) []group.Problem {
 
 // App rejects the coordinators' own app: its guest agents give the cluster's keys to every process
 // in it (IDN-07). An empty app is accepted; the platform's answer is checked later.
-func (v *Vet) App(app string) error {
+func (v *Validator) App(app string) error {
 	if app == "" || plainApp(app) != v.ownApp {
 		return nil
 	}
 	return fmt.Errorf("%s: app %s is the coordinators' own: a CVM in it could derive the keys of the whole cluster", policy.CodeIdentityForbidden, v.ownApp)
 }
 
-func (v *Vet) app(spec group.Spec) []group.Problem {
+func (v *Validator) app(spec group.Spec) []group.Problem {
 	if v.App(spec.AppID) == nil {
 		return nil
 	}
@@ -167,7 +167,7 @@ func (v *Vet) app(spec group.Spec) []group.Problem {
 
 // image rejects an OS image under which no Boot is admitted (ATT-20): the first member that moves
 // to it would be lost to its group until an operator moves it back.
-func (v *Vet) image(name string) []group.Problem {
+func (v *Validator) image(name string) []group.Problem {
 	if v.images == nil || slices.Contains(v.images, name) {
 		return nil
 	}
