@@ -17,8 +17,8 @@ func TestADeletionThatWasTakenBackIsNoticed(t *testing.T) {
 	for name, looks := range map[string][]look{
 		"taken back":                   {{0, &yes, false}, {time.Second, &no, false}, {time.Second + pauseGrace, &no, true}},
 		"one lags behind":              {{0, &yes, false}, {time.Second, &no, false}, {2 * time.Second, &yes, false}, {2*time.Second + pauseGrace, &no, false}},
-		"no coordinator has seen it":   {{0, &no, false}, {pauseGrace, &no, false}, {hearsay - 1, &no, false}, {hearsay, &yes, false}},
-		"taken back before a look":     {{0, &no, false}, {hearsay, &no, true}},
+		"no coordinator has seen it":   {{0, &no, false}, {pauseGrace, &no, false}, {propagationLimit - 1, &no, false}, {propagationLimit, &yes, false}},
+		"taken back before a look":     {{0, &no, false}, {propagationLimit, &no, true}},
 		"no coordinator can report it": {{0, nil, false}, {time.Hour, nil, false}},
 	} {
 		var d deletionWatch

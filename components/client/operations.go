@@ -335,11 +335,11 @@ func Poll(ctx context.Context, look func(context.Context) (done bool, err error)
 	}
 }
 
-// ErrKept reports that a deletion was cancelled: everything that still existed stays.
-var ErrKept = errors.New("the deletion was cancelled")
+// ErrDeletionCancelled reports that a deletion was cancelled: everything that still existed stays.
+var ErrDeletionCancelled = errors.New("the deletion was cancelled")
 
 // WaitGone waits until a deleted group is gone. see receives each new message about it, and lost
-// each loss of the connection; both may be nil. ErrKept: an operator cancelled the deletion.
+// each loss of the connection; both may be nil. ErrDeletionCancelled: an operator cancelled the deletion.
 func (c *Client) WaitGone(ctx context.Context, name string, see func(message string), lost func(error)) error {
 	last, d := "", deletionWatch{}
 	return Poll(ctx, func(ctx context.Context) (bool, error) {
@@ -350,7 +350,7 @@ func (c *Client) WaitGone(ctx context.Context, name string, see func(message str
 		case err != nil:
 			return false, err
 		case d.kept(g.Deleting, time.Now()):
-			return false, fmt.Errorf("wait until group %s is gone: %w", name, ErrKept)
+			return false, fmt.Errorf("wait until group %s is gone: %w", name, ErrDeletionCancelled)
 		case g.Status.Message != last:
 			last = g.Status.Message
 			call(see, last)
@@ -376,7 +376,7 @@ func (d *deletionWatch) kept(deleting *bool, now time.Time) bool {
 	case d.absent.IsZero():
 		d.absent = now
 	}
-	grace := hearsay
+	grace := propagationLimit
 	if d.seen {
 		grace = pauseGrace
 	}

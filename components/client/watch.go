@@ -28,7 +28,7 @@ type View struct {
 // not seen the group yet is asked again for a while.
 func (c *Client) Watch(ctx context.Context, name string, index uint64, see func(View) (bool, error), lost func(error)) error {
 	pause := 200 * time.Millisecond
-	heardBy := time.Now().Add(hearsay)
+	heardBy := time.Now().Add(propagationLimit)
 	for {
 		got, err := c.watchOnce(ctx, name, see)
 		if err == nil || errors.Is(err, errStop) {
@@ -63,8 +63,8 @@ func (c *Client) Watch(ctx context.Context, name string, index uint64, see func(
 	}
 }
 
-// hearsay is the maximum time until every coordinator has seen a write.
-const hearsay = 15 * time.Second
+// propagationLimit is the maximum time until every coordinator has seen a write.
+const propagationLimit = 15 * time.Second
 
 var errStop = errors.New("stop")
 

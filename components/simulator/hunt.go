@@ -42,8 +42,8 @@ func Shorten(t *testing.T, p plan.Plan, first check.Violation) plan.Plan {
 	}
 }
 
-// Tally is the result of a hunt.
-type Tally struct {
+// HuntResult is the result of a hunt.
+type HuntResult struct {
 	Seeds, Faults int
 	// AtRest are the seeds whose groups all settled; the other seeds' groups gave a reason.
 	AtRest int
@@ -55,7 +55,7 @@ type Tally struct {
 }
 
 // String is one line, for logs.
-func (s Tally) String() string {
+func (s HuntResult) String() string {
 	return fmt.Sprintf("%d seeds, %d at rest at the end, %d broken, %d stuck until a deadline, with %d faults in %.1f virtual hours; %.0f seeds a core-minute",
 		s.Seeds, s.AtRest, len(s.Broken), len(s.Stuck), s.Faults, s.Virtual.Hours(), float64(s.Seeds)/s.Core.Minutes())
 }
@@ -71,11 +71,11 @@ type Broken struct {
 const stuckAfter = 5 * time.Minute
 
 // Hunt runs seeds from first on, on workers cores, until more says false.
-func Hunt(t *testing.T, first uint64, workers int, more func(Tally) bool) Tally {
+func Hunt(t *testing.T, first uint64, workers int, more func(HuntResult) bool) HuntResult {
 	t.Helper()
 	var (
 		mu    sync.Mutex
-		sum   = Tally{Broken: map[uint64]Broken{}, Stuck: map[uint64]Broken{}}
+		sum   = HuntResult{Broken: map[uint64]Broken{}, Stuck: map[uint64]Broken{}}
 		began = spent()
 		seed  = first
 	)

@@ -39,7 +39,7 @@ var (
 // TestSeeds: the same few seeds each time.
 func TestSeeds(t *testing.T) {
 	left := *many
-	sum := simulator.Hunt(t, 1, runtime.GOMAXPROCS(0), func(simulator.Tally) bool {
+	sum := simulator.Hunt(t, 1, runtime.GOMAXPROCS(0), func(simulator.HuntResult) bool {
 		left--
 		return left >= 0
 	})
@@ -66,7 +66,7 @@ func TestFreshSeeds(t *testing.T) {
 	}
 	fmt.Printf("fresh seeds from %d\n", first)
 	left := *fresh
-	sum := simulator.Hunt(t, first, runtime.GOMAXPROCS(0), func(simulator.Tally) bool {
+	sum := simulator.Hunt(t, first, runtime.GOMAXPROCS(0), func(simulator.HuntResult) bool {
 		left--
 		return left >= 0
 	})
@@ -118,7 +118,7 @@ func TestHunt(t *testing.T) {
 	}
 	first, began := uint64(time.Now().UnixMicro()), time.Now()
 	said := began
-	sum := simulator.Hunt(t, first, runtime.GOMAXPROCS(0), func(sum simulator.Tally) bool {
+	sum := simulator.Hunt(t, first, runtime.GOMAXPROCS(0), func(sum simulator.HuntResult) bool {
 		if time.Since(said) > 10*time.Second {
 			said = time.Now()
 			fmt.Printf("%s: %d seeds, %d faults, %d broken\n", time.Since(began).Round(time.Second), sum.Seeds, sum.Faults, len(sum.Broken))
@@ -183,7 +183,7 @@ func one(name, unit, aim string, value float64, detail map[string]float64) figur
 
 // explain shortens the first seed that broke a promise, and fails. If the shorter plan breaks the
 // promise only sometimes, it prints the trace of the seed itself.
-func explain(t *testing.T, sum simulator.Tally) {
+func explain(t *testing.T, sum simulator.HuntResult) {
 	t.Helper()
 	seeds := slices.Sorted(maps.Keys(sum.Broken))
 	for _, seed := range seeds {

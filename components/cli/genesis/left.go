@@ -11,8 +11,8 @@ import (
 	"cadre.dev/client"
 )
 
-// Hearsay bounds how long a lagging coordinator may still report a deleted group.
-const Hearsay = 5 * time.Second
+// ListingLag bounds how long a lagging coordinator may still report a deleted group.
+const ListingLag = 5 * time.Second
 
 // ErrGroupsLeft reports that a cluster still has groups. Without its coordinators their CVMs would
 // have no leader, and only the platform could delete them by hand.

@@ -72,8 +72,8 @@ func Step(a rollout.Action, now time.Time) string {
 	return OneLine(text)
 }
 
-// movesTold bounds how many changed fields of a move are listed.
-const movesTold = 12
+// maxMoveChanges bounds how many changed fields of a move are listed.
+const maxMoveChanges = 12
 
 // Moves describes for each pair of revisions the action that its steps need, and the fields that
 // cause it (R146): "3f2a1b0c -> 9a8b7c6d takes RESTART: template.compose (RESTART)".
@@ -86,8 +86,8 @@ func Moves(p rollout.Plan) []string {
 				takes = group.Harshest(takes, a.Takes)
 			}
 		}
-		fields := make([]string, 0, movesTold)
-		for _, c := range m.Changes[:min(len(m.Changes), movesTold)] {
+		fields := make([]string, 0, maxMoveChanges)
+		for _, c := range m.Changes[:min(len(m.Changes), maxMoveChanges)] {
 			fields = append(fields, c.String())
 		}
 		if more := len(m.Changes) - len(fields); more > 0 {

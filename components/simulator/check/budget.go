@@ -20,7 +20,7 @@ import (
 // nothing more away. An unwanted member counts as no loss.
 func budget(s *state, e trace.Event) []string {
 	op := s.takes(e)
-	if op == nil || s.mayBeDown(op.Slot) || s.condemned(op.Group, op.Slot) || s.wasDown(op) {
+	if op == nil || s.mayBeDown(op.Slot) || s.unwanted(op.Group, op.Slot) || s.wasDown(op) {
 		return nil
 	}
 	var message []string

@@ -77,7 +77,7 @@ func (s *state) keepsDisk(op *operation.Operation) string {
 	_, ordinal, err := group.ParseSlot(op.Slot)
 	left := s.left[op.CVM.VMUUID] && s.group(op.Group).lacks(op.Slot)
 	switch {
-	case !left && !s.condemned(op.Group, op.Slot):
+	case !left && !s.unwanted(op.Group, op.Slot):
 		return "the Slot is wanted"
 	case s.extra(op.Slot) && !s.wasWanted(op.Group, op.Slot):
 		return "" // the disk is useless, and the end of the extra member needs no permission (preserved_state)

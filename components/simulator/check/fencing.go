@@ -76,8 +76,8 @@ func setsClock(e trace.Event) bool {
 	return e.Kind == trace.Healed || e.Kind == trace.Faulted && strings.HasPrefix(e.Text, "skew ")
 }
 
-// struck is the Slot whose CVM a fault stops or restarts with e; "": none.
-func struck(e trace.Event) string {
+// faultedSlot is the Slot whose CVM a fault stops or restarts with e; "": none.
+func faultedSlot(e trace.Event) string {
 	words := strings.Fields(e.Text)
 	if e.Kind == trace.Faulted && len(words) > 1 && (words[0] == "halt" || words[0] == "reboot") {
 		return words[1]
@@ -118,8 +118,8 @@ func fencedCalls(t trace.Trace) []Violation {
 			}
 		case trace.Faulted:
 			// A fault of a CVM looks like the effect of a call about it.
-			for n, p := range under[struck(e)] {
-				under[struck(e)][n].effected = p.effected || p.unheard()
+			for n, p := range under[faultedSlot(e)] {
+				under[faultedSlot(e)][n].effected = p.effected || p.unheard()
 			}
 		case trace.Lost:
 			// A call for a lost CVM has no effect.

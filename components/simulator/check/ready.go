@@ -86,7 +86,7 @@ func (s *state) doneEarly(e trace.Event, all map[string]stretch) string {
 // does not count yet.
 func (s *state) besideUnready(e trace.Event, all map[string]stretch) string {
 	op := s.takes(e)
-	if op == nil || s.mayBeDown(op.Slot) || s.condemned(op.Group, op.Slot) || s.wasDown(op) || s.silent(op.Slot) {
+	if op == nil || s.mayBeDown(op.Slot) || s.unwanted(op.Group, op.Slot) || s.wasDown(op) || s.silent(op.Slot) {
 		return ""
 	}
 	ready, why := s.leastReady(op.Group), ""

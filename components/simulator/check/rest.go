@@ -104,7 +104,7 @@ func neverStuck(s *state, e trace.Event) []string {
 		reason := e.Resting[sp.Name]
 		switch {
 		case reason == "":
-		case !s.waitsForPerson(sp.Name, e):
+		case !s.waitsForOperator(sp.Name, e):
 			out = append(out, fmt.Sprintf("group %s has had its time and waits for nobody: %s", sp.Name, reason))
 		case e.Waiting[sp.Name].For < e.Still:
 			out = append(out, fmt.Sprintf("group %s said something new %s ago: %s", sp.Name, e.Waiting[sp.Name].For, reason))
@@ -124,11 +124,11 @@ var operators = []string{
 // latest is how long after all faults ended a step may still fail by an earlier fault.
 const latest = 5 * time.Minute
 
-// waitsForPerson reports that only an operator's action lets the group go on. Its rollout failed by
+// waitsForOperator reports that only an operator's action lets the group go on. Its rollout failed by
 // a fault, an operator's switch is set, or its reason is for operators. Or no healing covers a
 // member whose CVM was stopped, or whose workload hangs. A failure by a deadline after all faults
 // ended means that the group was stuck.
-func (s *state) waitsForPerson(name string, e trace.Event) bool {
+func (s *state) waitsForOperator(name string, e trace.Event) bool {
 	w := e.Waiting[name]
 	r := s.rollouts[w.Rollout]
 	switch {

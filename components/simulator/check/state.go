@@ -529,9 +529,9 @@ func (s *state) mayServe(slot string) bool {
 	return m.serves() || m.ever && s.now-m.changed <= EvidenceAge
 }
 
-// condemned reports that a spec that a decision may rest on does not want the Slot, or that its
+// unwanted reports that a spec that a decision may rest on does not want the Slot, or that its
 // group is being deleted.
-func (s *state) condemned(groupName, slot string) bool {
+func (s *state) unwanted(groupName, slot string) bool {
 	specs := s.specsOf(groupName)
 	if len(specs) == 0 || s.ending(groupName) {
 		return true

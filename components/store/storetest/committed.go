@@ -21,8 +21,8 @@ func (m *Memory) OnCommitted(hook func(Committed)) {
 	m.committed = hook
 }
 
-// tellLocked is called before the changes of ops are stored.
-func (m *Memory) tellLocked(ops []store.Op, index uint64) {
+// notifyLocked is called before the changes of ops are stored.
+func (m *Memory) notifyLocked(ops []store.Op, index uint64) {
 	c := Committed{Index: index, Ops: ops}
 	for _, op := range ops {
 		switch op.Kind { //nolint:exhaustive // the others say nothing of the writer, and delete nothing

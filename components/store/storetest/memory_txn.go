@@ -53,7 +53,7 @@ func (m *Memory) commit(ops []store.Op) *store.ConflictError {
 		return conflict
 	}
 	if m.committed != nil {
-		m.tellLocked(ops, txn.index)
+		m.notifyLocked(ops, txn.index)
 	}
 	txn.finishLocked()
 	return nil

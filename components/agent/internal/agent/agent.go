@@ -234,7 +234,7 @@ func (a *Agent) runAdmitted(ctx, whole context.Context) error {
 		a.hub.Run,
 		exec.Run,
 		a.renew,
-		a.endWhenTold,
+		a.endWhenSlotLost,
 		a.watchAdmissionStatus,
 		a.applyDesired,
 		a.applyPeers,

@@ -51,10 +51,10 @@ func Serve(ctx context.Context, cfg Config) error {
 // againPause is between two Boots of one process.
 const againPause = time.Second
 
-// endWhenTold returns an *admit.EndedError, which ends all parts, once this Boot has lost its Slot.
+// endWhenSlotLost returns an *admit.EndedError, which ends all parts, once this Boot has lost its Slot.
 // The Slot's visible state ends first: the agent cuts off the Peers and removes the workloads'
 // ready file, so that no new work starts on them.
-func (a *Agent) endWhenTold(ctx context.Context) error {
+func (a *Agent) endWhenSlotLost(ctx context.Context) error {
 	why, _, err := a.hub.Ended().Wait(ctx, 0)
 	if err != nil || why == nil {
 		return nil //nolint:nilerr // only ctx ends it

@@ -101,14 +101,14 @@ func (a *Agent) renewOnce(ctx context.Context) (renewal.Credentials, error) {
 		// and the next renewal requests another token.
 		a.cfg.Log.Warn("the token that stays in use is unknown to consul", "error", err)
 	}
-	a.tellKept(next)
+	a.logKeptSecrets(next)
 	a.askedAt.Store(known.GetVersion())
 	a.take(next)
 	return credentialsOf(next), nil
 }
 
-// tellKept logs the secrets that the coordinators could not renew.
-func (a *Agent) tellKept(next admit.Admitted) {
+// logKeptSecrets logs the secrets that the coordinators could not renew.
+func (a *Agent) logKeptSecrets(next admit.Admitted) {
 	if kept := next.Grant.GetKeptSecrets(); len(kept) > 0 {
 		a.cfg.Log.Warn("the coordinators cannot read which secrets are in force; this boot keeps its present secrets", "secrets", kept)
 	}
@@ -135,7 +135,7 @@ func (a *Agent) admitOnce(ctx context.Context) (renewal.Credentials, error) {
 		a.cfg.Log.Warn("tokens of an admission are not known yet", "error", err)
 	}
 	a.tokenLost = false // this one was made just now
-	a.tellKept(next)
+	a.logKeptSecrets(next)
 	a.askedAt.Store(known.GetVersion())
 	a.take(next)
 	return credentialsOf(next), nil

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// Lonely is how long the Boot goes without a control session before it requests the
+	// NoSessionLimit is how long the Boot goes without a control session before it requests the
 	// coordinators' addresses at first contact.
-	Lonely = 2 * time.Minute
+	NoSessionLimit = 2 * time.Minute
 	// admissionPause is the least time between two whole admissions, for any reason: each costs a
 	// quote and its verification.
 	admissionPause = 5 * time.Second
@@ -71,14 +71,14 @@ func (l *Loop) Run(ctx context.Context, credentials Credentials) error {
 	l.take(credentials)
 	l.admitted = credentials.Since
 	for {
-		why, lonely := l.wait(ctx)
+		why, noSession := l.wait(ctx)
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // only ctx ends it
 		}
 		if epoch, _ := l.Wanted(); epoch > l.credentials.Epoch {
 			l.evidence = true
 		}
-		if l.evidence || lonely {
+		if l.evidence || noSession {
 			l.admit(ctx, why)
 		} else {
 			l.renew(ctx)
@@ -100,8 +100,8 @@ func (l *Loop) failed(denied bool) {
 }
 
 // wait returns when it is time to act: the credentials are due, a newer policy is in force, or no
-// session was connected for the time Lonely.
-func (l *Loop) wait(ctx context.Context) (why string, lonely bool) {
+// session was connected for the time NoSessionLimit.
+func (l *Loop) wait(ctx context.Context) (why string, noSession bool) {
 	for {
 		epoch, epochChanged := l.Wanted()
 		live, liveChanged := l.Sessions()
@@ -122,12 +122,12 @@ func (l *Loop) wait(ctx context.Context) (why string, lonely bool) {
 		case l.alone.IsZero():
 			l.alone = now
 		}
-		lonely := live == 0 && !l.alone.Add(Lonely).After(at)
-		if lonely {
-			at, reason = l.alone.Add(Lonely), "no coordinator is connected"
+		noSession := live == 0 && !l.alone.Add(NoSessionLimit).After(at)
+		if noSession {
+			at, reason = l.alone.Add(NoSessionLimit), "no coordinator is connected"
 		}
 		if !at.After(now) {
-			return reason, lonely
+			return reason, noSession
 		}
 		timer := time.NewTimer(at.Sub(now))
 		select {
@@ -135,7 +135,7 @@ func (l *Loop) wait(ctx context.Context) (why string, lonely bool) {
 			timer.Stop()
 			return "", false
 		case <-timer.C:
-			return reason, lonely
+			return reason, noSession
 		case <-epochChanged:
 		case <-liveChanged:
 		case <-l.Forgotten:
@@ -202,6 +202,6 @@ func (l *Loop) admit(ctx context.Context, why string) {
 	}
 	l.failed(false)
 	if !l.alone.IsZero() {
-		l.alone = l.next.Add(-Lonely) // no two minutes more
+		l.alone = l.next.Add(-NoSessionLimit) // no two minutes more
 	}
 }

@@ -222,7 +222,7 @@ func TestLonelyBootsLookForCoordinators(t *testing.T) {
 	c := run(t, 1, func(k *cluster) {
 		k.sessions.Set(0)
 		k.fail(errors.New("gateway"))
-		time.Sleep(Lonely + 2*time.Minute)
+		time.Sleep(NoSessionLimit + 2*time.Minute)
 		k.fail(nil)
 		time.Sleep(time.Minute)
 	})

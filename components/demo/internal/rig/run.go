@@ -211,11 +211,11 @@ func (r *Rig) createCluster(ctx context.Context, file string) error {
 	if _, err = r.Cadre(ctx, append(args, filepath.Join(r.Root, file))...); err != nil {
 		return err
 	}
-	return r.tellRendezvous(ctx)
+	return r.configureRendezvous(ctx)
 }
 
-// tellRendezvous lets members of the cluster in at the cloud's rendezvous server.
-func (r *Rig) tellRendezvous(ctx context.Context) error {
+// configureRendezvous lets members of the cluster in at the cloud's rendezvous server.
+func (r *Rig) configureRendezvous(ctx context.Context) error {
 	if r.Net.NAT == "" {
 		return nil
 	}

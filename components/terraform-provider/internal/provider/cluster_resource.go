@@ -287,7 +287,7 @@ func (r *clusterResource) Delete(ctx context.Context, req resource.DeleteRequest
 		return
 	}
 	if err == nil {
-		if left := genesis.NoGroupsLeft(ctx, known, genesis.Hearsay); left != nil {
+		if left := genesis.NoGroupsLeft(ctx, known, genesis.ListingLag); left != nil {
 			groupsLeft(m.ID.ValueString(), left, &resp.Diagnostics)
 			return
 		}

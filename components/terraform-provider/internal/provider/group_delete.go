@@ -147,7 +147,7 @@ func (r *groupResource) Delete(ctx context.Context, req resource.DeleteRequest, 
 			fmt.Sprintf("Its deletion continues. Destroy again to keep waiting, give it more time in the timeouts block, or see `cadre rollout plan %s` for each slot's hold.", name))
 	case errors.Is(err, context.Canceled):
 		resp.Diagnostics.AddError(fmt.Sprintf("Nobody waits until group %s is gone any more", name), "Its deletion continues. Destroy again to keep waiting, or keep the remaining instances: cadre group delete "+name+" --cancel")
-	case errors.Is(err, client.ErrKept):
+	case errors.Is(err, client.ErrDeletionCancelled):
 		resp.Diagnostics.AddError(fmt.Sprintf("Group %s is not deleted: its deletion was taken back", name),
 			"Somebody ran `cadre group delete "+name+" --cancel`. Slots that were gone by then are made again. Ask who wants the group before you destroy it again.")
 	default:

@@ -72,14 +72,14 @@ func (r *groupResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanR
 			planned[argRevision] = textValue(revision)
 		}
 	} else {
-		r.tellDrift(ctx, w, &resp.Diagnostics)
+		r.warnOfDrift(ctx, w, &resp.Diagnostics)
 	}
 	resp.Plan.Raw = planned.value(req.Plan.Raw)
 }
 
-// tellDrift lists the slots that are in a wrong state although nothing changed: no apply follows,
+// warnOfDrift lists the slots that are in a wrong state although nothing changed: no apply follows,
 // since the coordinators repair them.
-func (r *groupResource) tellDrift(ctx context.Context, w written, diags *diag.Diagnostics) {
+func (r *groupResource) warnOfDrift(ctx context.Context, w written, diags *diag.Diagnostics) {
 	cl, err := r.connection.open()
 	if err != nil {
 		return

@@ -60,9 +60,9 @@ func (m instance) with(ctx context.Context, had instance, g client.Group) (spec 
 	return spec, before, now, nil
 }
 
-// tellOfRefusal reports, as a warning, the refusals and holds of the coordinators if the slot's
+// warnOfRefusal reports, as a warning, the refusals and holds of the coordinators if the slot's
 // settings were written now. It is no error: the same run may change the group first.
-func (m instance) tellOfRefusal(ctx context.Context, cl *client.Client, had instance, diags *diag.Diagnostics) {
+func (m instance) warnOfRefusal(ctx context.Context, cl *client.Client, had instance, diags *diag.Diagnostics) {
 	if !m.sets() && !had.sets() || m.Pinned.IsUnknown() || m.Excluded.IsUnknown() || m.Unhealed.IsUnknown() || m.PreservedState.IsUnknown() {
 		return
 	}

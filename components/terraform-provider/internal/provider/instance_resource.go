@@ -117,7 +117,7 @@ func (r *instanceResource) ModifyPlan(ctx context.Context, req resource.ModifyPl
 		resp.Diagnostics.Append(req.State.Get(ctx, &had)...)
 	}
 	if req.Plan.Raw.IsNull() {
-		had.tellOfEnd(&resp.Diagnostics)
+		had.warnOfEnd(&resp.Diagnostics)
 		return
 	}
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &want)...)
@@ -134,7 +134,7 @@ func (r *instanceResource) ModifyPlan(ctx context.Context, req resource.ModifyPl
 	resp.Diagnostics.Append(req.Config.GetAttribute(ctx, path.Root("revision"), &configured)...)
 	moved := !had.ID.IsNull() && had.slot() != want.slot()
 	if moved { // it is replaced: the slot of before is given back, and nothing else says so
-		had.tellOfEnd(&resp.Diagnostics)
+		had.warnOfEnd(&resp.Diagnostics)
 	} else {
 		unended(ctx, want, configured, req, resp)
 	}
@@ -148,7 +148,7 @@ func (r *instanceResource) ModifyPlan(ctx context.Context, req resource.ModifyPl
 	if moved {
 		before = instance{}
 	}
-	want.tellOfRefusal(ctx, cl, before, &resp.Diagnostics)
+	want.warnOfRefusal(ctx, cl, before, &resp.Diagnostics)
 	v, err := cl.Look(ctx, want.Group.ValueString())
 	if err != nil {
 		return // the group is made in the same run; applying will say if not
@@ -158,7 +158,7 @@ func (r *instanceResource) ModifyPlan(ctx context.Context, req resource.ModifyPl
 		return
 	}
 	if !moved {
-		want.tellOfSteps(had, v.Status.Target, i, &resp.Diagnostics)
+		want.warnOfSteps(had, v.Status.Target, i, &resp.Diagnostics)
 	}
 	if configured.IsNull() {
 		// Nothing is asked for: it stays where it is, or goes where its group takes it.

@@ -45,25 +45,25 @@ func unended(ctx context.Context, want instance, configured types.String, req re
 	resp.Diagnostics.AddWarning("Slot "+want.slot()+" is waited for again", "The previous apply did not complete. Its settings are stored, and applying continues it.")
 }
 
-// tellOfSteps warns of the slot's steps in addition to the requested revision.
-func (m instance) tellOfSteps(had instance, target string, i group.InstanceStatus, diags *diag.Diagnostics) {
-	m.tellOfEnv(had, diags)
-	m.tellOfPin(had, i, diags)
+// warnOfSteps warns of the slot's steps in addition to the requested revision.
+func (m instance) warnOfSteps(had instance, target string, i group.InstanceStatus, diags *diag.Diagnostics) {
+	m.warnOfEnv(had, diags)
+	m.warnOfPin(had, i, diags)
 	if had.Excluded.ValueBool() && !m.Excluded.IsUnknown() && !m.Excluded.ValueBool() && m.Pinned.IsNull() && target != i.Observed {
 		diags.AddAttributeWarning(path.Root("exclude_from_rollout"), "Slot "+m.slot()+" goes with its group again: revision "+format.Arrow(i.Observed, target), "The rollout that it was kept from takes it, by all its rules.")
 	}
 }
 
-// tellOfEnv warns of the cost of a change of the slot's env.
-func (m instance) tellOfEnv(had instance, diags *diag.Diagnostics) {
+// warnOfEnv warns of the cost of a change of the slot's env.
+func (m instance) warnOfEnv(had instance, diags *diag.Diagnostics) {
 	if m.Env.IsNull() && had.Env.IsNull() || m.Env.Equal(had.Env) {
 		return
 	}
 	diags.AddAttributeWarning(path.Root("env"), "Slot "+m.slot()+" is restarted for its env", "It is given other values, by the rules of an update of this slot alone, and stays at its revision.")
 }
 
-// tellOfPin says where a change of its pin moves the slot.
-func (m instance) tellOfPin(had instance, i group.InstanceStatus, diags *diag.Diagnostics) {
+// warnOfPin says where a change of its pin moves the slot.
+func (m instance) warnOfPin(had instance, i group.InstanceStatus, diags *diag.Diagnostics) {
 	at := path.Root("pinned_revision")
 	switch pin := m.Pinned.ValueString(); {
 	case m.Pinned.Equal(had.Pinned):
@@ -78,8 +78,8 @@ func (m instance) tellOfPin(had instance, i group.InstanceStatus, diags *diag.Di
 	}
 }
 
-// tellOfEnd warns of the consequences when the resource removes its slot's settings.
-func (m instance) tellOfEnd(diags *diag.Diagnostics) {
+// warnOfEnd warns of the consequences when the resource removes its slot's settings.
+func (m instance) warnOfEnd(diags *diag.Diagnostics) {
 	var out []string
 	for _, one := range []struct {
 		given bool

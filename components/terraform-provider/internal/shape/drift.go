@@ -31,7 +31,7 @@ func (f Field) drift(v Four) any {
 			return nil
 		}
 		out := Drift(f.Fields, one)
-		if len(out) == 0 && was == nil && (!f.Telling || now == nil) {
+		if len(out) == 0 && was == nil && (!f.MeaningfulWhenEmpty || now == nil) {
 			return nil
 		}
 		return out
@@ -75,7 +75,7 @@ func Trim(fields []Field, tree map[string]any) map[string]any {
 		case Block:
 			if inner := block(one); inner != nil {
 				inner = Trim(f.Fields, inner)
-				if len(inner) == 0 && !f.Telling {
+				if len(inner) == 0 && !f.MeaningfulWhenEmpty {
 					continue
 				}
 				one = inner

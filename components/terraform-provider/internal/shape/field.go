@@ -37,7 +37,7 @@ type Field struct {
 	// Needed: the spec has no default for it.
 	Needed bool
 	// The presence of this Block alone has a meaning: its Go field is a pointer.
-	Telling bool
+	MeaningfulWhenEmpty bool
 	// Fields of a Block or of each of Blocks.
 	Fields []Field
 }
@@ -71,7 +71,7 @@ func of(typ reflect.Type, at string) []Field {
 		case kind == reflect.Bool:
 			f.Kind = Flag
 		case kind == reflect.Struct:
-			f.Kind, f.Fields, f.Telling = Block, of(t, f.Path), pointer
+			f.Kind, f.Fields, f.MeaningfulWhenEmpty = Block, of(t, f.Path), pointer
 		case kind == reflect.Slice && t.Elem().Kind() == reflect.Struct:
 			f.Kind, f.Fields = Blocks, of(t.Elem(), f.Path)
 		case kind == reflect.Slice:
