@@ -174,7 +174,7 @@ func (o *Operator) keepDocument(ctx context.Context, lease store.Lease, groupNam
 			p.document = old.Value
 			return false, nil
 		}
-		o.cfg.Log.Error("document not usable, it is written anew", "compose_hash", p.hash, "error", err)
+		o.cfg.Log.Error("document not usable, it is written again", "compose_hash", p.hash, "error", err)
 	case !errors.Is(err, store.ErrNotFound):
 		return false, fmt.Errorf("read the document of %.16s: %w", p.hash, err)
 	}

@@ -131,7 +131,7 @@ func unexpectedNodes(v *view.View, nodes map[string]tokens.Node, leaseNode strin
 		switch {
 		case strings.HasPrefix(name, peering.CoordinatorGroup+"-"):
 		case name == leaseNode && (n.Alive || len(n.IDs) > 0):
-			code, text = policy.CodeTokenScopeDenied, fmt.Sprintf("somebody is in Consul as %q, which the leader's session and those of Boots are on", name)
+			code, text = policy.CodeTokenScopeDenied, fmt.Sprintf("a node of Consul has the name %q, which is reserved for the sessions of the leader and of Boots", name)
 		case n.Alive || len(n.IDs) > 0:
 			code, text = policy.CodeTokenScopeDenied, fmt.Sprintf("node %q at %s is an agent of Consul, and members have none: it has a gossip key of the coordinators, or is of an earlier version", name, cmp.Or(n.Address, "no address"))
 		case name == leaseNode:

@@ -135,7 +135,7 @@ func (p *pass) moveClocks(ctx context.Context, by time.Duration) error {
 			return fmt.Errorf("move recorded clocks: %w", err)
 		}
 	}
-	p.log.Warn("recorded clocks were moved: a leader's clock differs or was set, or nobody led", "by", by.Round(time.Second), "records", len(ops)-1)
+	p.log.Warn("recorded clocks were moved: a leader's clock differs or was set, or the cluster had no leader", "by", by.Round(time.Second), "records", len(ops)-1)
 	return nil
 }
 

@@ -257,7 +257,7 @@ func (r *Reconciler) lead(ctx context.Context, lease store.Lease) error { //noli
 	release, done := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 	defer done()
 	if err := lease.Release(release); err != nil {
-		r.log.Warn("lease not given up; it ends by itself", "term", lease.Term(), "error", err)
+		r.log.Warn("lease not given up; it expires", "term", lease.Term(), "error", err)
 	}
 	cause := context.Cause(lease.Context()) //nolint:contextcheck // why the Lease ended
 	r.log.Info("lease ended", "term", lease.Term(), "error", cause)

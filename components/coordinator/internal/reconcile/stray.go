@@ -23,7 +23,7 @@ func (r *Reconciler) strayRequests(v *view.View) []store.Op {
 		if why == nil || r.cfg.Now().Sub(q.Value.At) < strayKept {
 			continue
 		}
-		r.log.Warn("request removed that nobody can carry out", "request", id, "kind", q.Value.Kind, "by", q.Value.By, "error", why)
+		r.log.Warn("request removed: it cannot be carried out", "request", id, "kind", q.Value.Kind, "by", q.Value.By, "error", why)
 		ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.QueueKey(id), Index: q.Index})
 	}
 	return ops

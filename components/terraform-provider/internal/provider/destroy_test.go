@@ -65,7 +65,7 @@ func TestADestroyThatWasKilledGoesOn(t *testing.T) {
 	c.deleting(t)
 	c.keep(t)
 	out, ok = r.wait()
-	if wants(t, "taken back", out, "its deletion was taken back", "cadre group delete web --cancel"); ok {
+	if wants(t, "taken back", out, "its deletion was cancelled", "cadre group delete web --cancel"); ok {
 		t.Error("a destroy that was taken back succeeded")
 	}
 	release()

@@ -127,7 +127,7 @@ func (r *groupResource) Delete(ctx context.Context, req resource.DeleteRequest, 
 	there, err := cl.Group(ctx, name)
 	was, _, unread := writtenIn(before)
 	if err == nil && there.Index != uint64(max(before.number(argIndex), 0)) && (unread != nil || !unchanged(there.Spec, was.spec)) {
-		resp.Diagnostics.AddError("The spec of group "+name+" was changed since it was read", "Somebody else wrote it, perhaps to keep what destroying would lose. Plan again and look at what goes.")
+		resp.Diagnostics.AddError("The spec of group "+name+" was changed since it was read", "Another writer changed it, perhaps to keep what destroying would lose. Plan again and look at the losses.")
 		return
 	}
 	if err == nil && losesDisks(there.Spec, before, d, &resp.Diagnostics) {
@@ -146,10 +146,10 @@ func (r *groupResource) Delete(ctx context.Context, req resource.DeleteRequest, 
 		resp.Diagnostics.AddError(fmt.Sprintf("Group %s is not gone after %s", name, timeout),
 			fmt.Sprintf("Its deletion continues. Destroy again to keep waiting, give it more time in the timeouts block, or see `cadre rollout plan %s` for each slot's hold.", name))
 	case errors.Is(err, context.Canceled):
-		resp.Diagnostics.AddError(fmt.Sprintf("Nobody waits until group %s is gone any more", name), "Its deletion continues. Destroy again to keep waiting, or keep the remaining instances: cadre group delete "+name+" --cancel")
+		resp.Diagnostics.AddError(fmt.Sprintf("The wait for the end of group %s has ended", name), "Its deletion continues. Destroy again to keep waiting, or keep the remaining instances: cadre group delete "+name+" --cancel")
 	case errors.Is(err, client.ErrDeletionCancelled):
-		resp.Diagnostics.AddError(fmt.Sprintf("Group %s is not deleted: its deletion was taken back", name),
-			"Somebody ran `cadre group delete "+name+" --cancel`. Slots that were gone by then are made again. Ask who wants the group before you destroy it again.")
+		resp.Diagnostics.AddError(fmt.Sprintf("Group %s is not deleted: its deletion was cancelled", name),
+			"An operator ran `cadre group delete "+name+" --cancel`. Slots that were gone by then are made again. Ask the operators whether the group is needed before you destroy it again.")
 	default:
 		addError(&resp.Diagnostics, "Group "+name+" is not deleted", err)
 	}

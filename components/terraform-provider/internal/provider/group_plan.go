@@ -141,7 +141,7 @@ func (r *groupResource) askPlan(ctx context.Context, w, was written, disks bool,
 // noPlan states why a plan does not list the slots that will move. The spec was judged all the
 // same, as `cadre group validate` does.
 func noPlan(name string, err error, diags *diag.Diagnostics) {
-	diags.AddWarning("Nobody says which slots of group "+name+" will move",
+	diags.AddWarning("It is not known which slots of group "+name+" will move",
 		"The coordinators could not be asked, so this plan does not show the steps of the rollout: "+err.Error()+".\n\nApplying asks them again, and fails before it changes anything if they refuse the spec.")
 }
 

@@ -210,7 +210,7 @@ func (a applying) apply(ctx context.Context, spec group.Spec, index uint64) (cli
 		existsAlready(name, a.diags)
 	case client.KindOf(err) == client.Conflict:
 		a.diags.AddAttributeError(path.Root("name"), fmt.Sprintf("Group %s was changed since it was read", name),
-			"Somebody else wrote its spec, and nothing was overwritten. Plan again: the plan shows what they changed.\n\n"+err.Error())
+			"Another writer changed its spec, and nothing was overwritten. Plan again: the plan shows the changes.\n\n"+err.Error())
 	default:
 		addError(a.diags, "Group "+name+" is not applied", err)
 	}

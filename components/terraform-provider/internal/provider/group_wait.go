@@ -39,7 +39,7 @@ func waitFor(ctx context.Context, cl *client.Client, w written, done client.Appl
 		diags.AddAttributeError(path.Root(argWait), stopped.Error(),
 			fmt.Sprintf("See `cadre rollout status %s`. Apply a corrected spec to move on, or, once the cause is mended, `%s` and apply again.", name, onward))
 	case errors.Is(err, context.Canceled):
-		diags.AddAttributeError(path.Root(argWait), fmt.Sprintf("Nobody waits for group %s any more", name), "The rollout continues. Apply again to keep waiting.")
+		diags.AddAttributeError(path.Root(argWait), fmt.Sprintf("The wait for group %s has ended", name), "The rollout continues. Apply again to keep waiting.")
 	default:
 		addError(diags, "Waiting for group "+name+" failed", err)
 	}

@@ -393,7 +393,7 @@ func updateFailed(slot string, timeout time.Duration, last *client.View, err err
 		}
 	}
 	if !late {
-		diags.AddError(fmt.Sprintf("Nobody waits for slot %s any more", slot), text)
+		diags.AddError(fmt.Sprintf("The wait for slot %s has ended", slot), text)
 		return
 	}
 	diags.AddError(fmt.Sprintf("Slot %s is not available at its revision after %s", slot, timeout), text+"\n\nGive it more time in the timeouts block.")

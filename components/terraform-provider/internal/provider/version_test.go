@@ -61,7 +61,7 @@ func TestRevisionsAreNamedByTheCoordinators(t *testing.T) {
 	s.Fail("PlanRollout", status.Error(codes.NotFound, "no such group"))
 	s.Fail("ApplyGroup", status.Error(codes.Unavailable, "no leader"))
 	f.write("main.tf", groupOf("three", 1, quick)+revision)
-	wants(t, "a plan without coordinators", f.must("plan", "-out=plan.bin"), "Nobody says which slots of group web will move", "(known after apply)")
+	wants(t, "a plan without coordinators", f.must("plan", "-out=plan.bin"), "It is not known which slots of group web will move", "(known after apply)")
 	s.Fail("ApplyGroup", nil)
 	wants(t, "its apply", f.must("apply", "plan.bin"), `revision = "other`)
 }
@@ -166,7 +166,7 @@ data "cadre_rollout" "web" {
 }
 `
 	f.write("main.tf", config("one")+late)
-	wants(t, "a first plan", f.must("plan", "-out=plan.bin"), "Nobody says which slots of group web will move", "not known yet", "cadre_group.web will be created")
+	wants(t, "a first plan", f.must("plan", "-out=plan.bin"), "It is not known which slots of group web will move", "not known yet", "cadre_group.web will be created")
 	f.must("apply", "plan.bin")
 	wants(t, "nothing to do", f.must("plan"), "No changes")
 	f.hasNo(clienttest.Token)
