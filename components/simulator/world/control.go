@@ -26,7 +26,7 @@ func (k *control) up() error {
 	k.w.mu.Lock()
 	defer k.w.mu.Unlock()
 	if k.r.gone.Load() || k.c.worker != k.r || !slices.Contains(k.w.heardByLocked(k.c), k.p) {
-		return status.Error(codes.Unavailable, errUnheard.Error())
+		return status.Error(codes.Unavailable, errNoAnswer.Error())
 	}
 	return nil
 }

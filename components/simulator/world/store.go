@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	errCut  = errors.New("nobody answers")
+	errCut  = errors.New("no answer")
 	errDead = errors.New("the process is dead")
 )
 

@@ -227,4 +227,4 @@ func (w *World) relinkLocked() {
 	w.relinked = make(chan struct{})
 }
 
-var errUnheard = errors.New("nobody answers")
+var errNoAnswer = errors.New("no answer")

@@ -58,10 +58,10 @@ type Relay struct {
 	cfg  Config
 	open atomic.Int64 // connections
 
-	mu     sync.Mutex
-	state  *state                   // guarded by mu; nil: closed
-	failed map[overlay.ID]time.Time // guarded by mu
-	told   string                   // guarded by mu: why there was no coordinator, as logged
+	mu         sync.Mutex
+	state      *state                   // guarded by mu; nil: closed
+	failed     map[overlay.ID]time.Time // guarded by mu
+	lastLogged string                   // guarded by mu: why there was no coordinator, as logged
 }
 
 // state is from one Open to the next, or to Shut.
@@ -189,7 +189,7 @@ func (r *Relay) connect(ctx context.Context, way consulproxy.Way) (overlay.ID, n
 		conn, err := try(ctx, way, id)
 		if err == nil {
 			r.mu.Lock()
-			r.told = ""
+			r.lastLogged = ""
 			r.mu.Unlock()
 			return id, conn, nil
 		}
@@ -239,8 +239,8 @@ func (r *Relay) fail(id overlay.ID) {
 func (r *Relay) unreached(ctx context.Context, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if text := err.Error(); ctx.Err() == nil && text != r.told {
-		r.told = text
+	if text := err.Error(); ctx.Err() == nil && text != r.lastLogged {
+		r.lastLogged = text
 		r.cfg.Log.Warn("no coordinator gives envoy its configuration", "error", err)
 	}
 }

@@ -28,13 +28,13 @@ type started struct {
 // defaults are the daemon's flags for a new cloud that was given none: the images of the
 // checkout, or its programs.
 func defaults(dir, checkout string, programs bool, given []string) ([]string, error) {
-	told := slices.Contains(given, "--images") || slices.Contains(given, "--layout")
+	explicit := slices.Contains(given, "--images") || slices.Contains(given, "--layout")
 	switch {
-	case programs && told:
+	case programs && explicit:
 		return nil, errors.New("--programs: not with --images or --layout, which say what CVMs run")
 	case programs && !localcloud.IsNew(dir):
 		return nil, fmt.Errorf("--programs: the cloud of %s existed before, and its CVMs' compose files name their programs; leave it out, or give another --state", dir)
-	case told || !localcloud.IsNew(dir):
+	case explicit || !localcloud.IsNew(dir):
 		return nil, nil
 	case checkout == "":
 		return nil, errors.New("the programs of CVMs are unknown: give --layout, a folder of images, or --images, a map to programs of this machine, or run this in a checkout of Cadre")

@@ -41,41 +41,41 @@ cluster the commands that make it are printed, filled in.`,
 			if o.Dir, err = filepath.Abs(*dir); err != nil {
 				return fmt.Errorf("state folder: %w", err)
 			}
-			told := started{dir: o.Dir}
+			result := started{dir: o.Dir}
 			places := []string{"", "."}
 			if len(args) == 1 {
 				cluster, err := localcloud.ReadCluster(args[0])
 				if err != nil {
 					return err
 				}
-				told.cluster, places = &cluster, []string{cluster.Dir, "", "."}
+				result.cluster, places = &cluster, []string{cluster.Dir, "", "."}
 			}
-			told.checkout = localcloud.Checkout(places...)
+			result.checkout = localcloud.Checkout(places...)
 			if o.Flags, err = changedFlags(cmd.Flags()); err != nil {
 				return err
 			}
-			more, err := defaults(o.Dir, told.checkout, programs, append(slices.Clone(o.Flags), extra...))
+			more, err := defaults(o.Dir, result.checkout, programs, append(slices.Clone(o.Flags), extra...))
 			if err != nil {
 				return err
 			}
 			o.Flags = slices.Concat(o.Flags, more, extra)
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			if told.info, told.began, err = localcloud.Start(ctx, o); err != nil {
+			if result.info, result.began, err = localcloud.Start(ctx, o); err != nil {
 				return err
 			}
-			if told.moved, err = a.readdress(told.info); err != nil {
+			if result.moved, err = a.readdress(result.info); err != nil {
 				return err
 			}
-			told.look(ctx)
-			pinned, err := told.pinned()
+			result.look(ctx)
+			pinned, err := result.pinned()
 			if err != nil {
 				return err
 			}
 			return a.show(map[string]any{
-				"started": told.began, "cloud": localcloud.CloudFile(o.Dir), "api_url": told.info.APIURL, "registry": told.info.Registry,
-				"images": told.images, "pinned": pinned, "gateway_ca_file": told.info.GatewayCAFile, "contexts_changed": told.moved,
-			}, func(render.Style) string { return told.text() })
+				"started": result.began, "cloud": localcloud.CloudFile(o.Dir), "api_url": result.info.APIURL, "registry": result.info.Registry,
+				"images": result.images, "pinned": pinned, "gateway_ca_file": result.info.GatewayCAFile, "contexts_changed": result.moved,
+			}, func(render.Style) string { return result.text() })
 		},
 	}
 	c.Flags().String("images", "", "file that maps image references to programs of this machine, which need no image")

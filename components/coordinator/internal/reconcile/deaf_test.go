@@ -25,19 +25,19 @@ func TestACoordinatorThatBeganListensFirst(t *testing.T) {
 		agents := reports.New(time.Now)
 		r := New(Config{Views: views, Reports: agents, Warmup: 10 * time.Second})
 		named := map[string]view.Rec[policy.Admission]{"pg-0": {}, "pg-1": {}, "pg-2": {}}
-		deaf := func(admissions map[string]view.Rec[policy.Admission]) bool {
-			return r.deaf(r.heard(agents.HighWater(), 1, 1, len(admissions)))
+		tooFewReports := func(admissions map[string]view.Rec[policy.Admission]) bool {
+			return r.tooFewReports(r.heard(agents.HighWater(), 1, 1, len(admissions)))
 		}
 		agents.Put("pg-0", "boot", &controlv1.Report{Sequence: 1})
-		if !deaf(named) || deaf(nil) {
-			t.Errorf("one of three heard: deaf %t; nobody to hear: deaf %t", deaf(named), deaf(nil))
+		if !tooFewReports(named) || tooFewReports(nil) {
+			t.Errorf("one of three heard: deaf %t; nobody to hear: deaf %t", tooFewReports(named), tooFewReports(nil))
 		}
 		agents.Put("pg-1", "boot", &controlv1.Report{Sequence: 1})
-		if deaf(named) {
+		if tooFewReports(named) {
 			t.Error("two of three were heard")
 		}
 		wait(ctx, 11*time.Second)
-		if deaf(named) {
+		if tooFewReports(named) {
 			t.Error("it listens for ever")
 		}
 		cancel()

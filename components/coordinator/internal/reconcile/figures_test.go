@@ -22,7 +22,7 @@ func figures(m *status.Metrics) option {
 
 // figure returns a figure of group pg with these values of its other labels; of a histogram, the
 // sum.
-func (w *world) figure(m *status.Metrics, name string, labels ...string) (value float64, told bool) {
+func (w *world) figure(m *status.Metrics, name string, labels ...string) (value float64, found bool) {
 	w.t.Helper()
 	families, err := m.Gather()
 	if err != nil {
@@ -51,8 +51,8 @@ func (w *world) figure(m *status.Metrics, name string, labels ...string) (value 
 func (w *world) is(m *status.Metrics, want float64, name string, labels ...string) {
 	w.t.Helper()
 	w.until(name+" "+strings.Join(labels, " "), 5*time.Minute, func() bool {
-		got, told := w.figure(m, name, labels...)
-		return told && got == want
+		got, found := w.figure(m, name, labels...)
+		return found && got == want
 	})
 }
 
@@ -67,8 +67,8 @@ func TestTheFiguresOfAGroup(t *testing.T) {
 		w.until("creation", 2*time.Minute, w.availableSlots(3))
 		w.is(first, 3, "slots_available")
 		w.is(first, 3, "operations_total", "CREATE", "scaling", "DONE")
-		if n, told := w.figure(first, "heal_attempts_total", "RESTART"); n != 0 || !told {
-			t.Errorf("%v attempts to heal a group that is well, %t", n, told)
+		if n, found := w.figure(first, "heal_attempts_total", "RESTART"); n != 0 || !found {
+			t.Errorf("%v attempts to heal a group that is well, %t", n, found)
 		}
 
 		from := time.Now()
@@ -76,14 +76,14 @@ func TestTheFiguresOfAGroup(t *testing.T) {
 		w.is(first, 2, "slots_available")
 		w.is(first, 0, "condition", "Available")
 		w.is(first, 1, "operations_open", "RESTART", "BOOTING")
-		if began, told := w.figure(first, "oldest_operation_timestamp_seconds", "RESTART"); !told || began < float64(from.Unix()) {
-			t.Errorf("the oldest operation began at %v, %t; the member stopped at %v", began, told, from.Unix())
+		if began, found := w.figure(first, "oldest_operation_timestamp_seconds", "RESTART"); !found || began < float64(from.Unix()) {
+			t.Errorf("the oldest operation began at %v, %t; the member stopped at %v", began, found, from.Unix())
 		}
 		w.is(first, 3, "slots_available")
 		took := time.Since(from)
 		w.is(first, 1, "heal_attempts_total", "RESTART")
 		w.is(first, 1, "operations_total", "RESTART", "healing", "DONE")
-		if _, told := w.figure(first, "operations_open", "RESTART", "SETTLING"); told {
+		if _, found := w.figure(first, "operations_open", "RESTART", "SETTLING"); found {
 			t.Error("an operation that ended is open")
 		}
 		if lasted, _ := w.figure(first, "healed_outage_seconds"); lasted <= 0 || lasted > took.Seconds() {
@@ -95,7 +95,7 @@ func TestTheFiguresOfAGroup(t *testing.T) {
 		w.store.ExpireSession()
 		w.coordinator("coordinator-1", figures(second))
 		w.is(second, 3, "slots_available")
-		if _, told := w.figure(first, "slots_available"); told {
+		if _, found := w.figure(first, "slots_available"); found {
 			t.Error("one that leads no more tells how many are available")
 		}
 		tick(t.Context(), time.Minute)
@@ -103,7 +103,7 @@ func TestTheFiguresOfAGroup(t *testing.T) {
 			t.Errorf("the next leader counts %v attempts of the one before", n)
 		}
 		for _, name := range []string{"CREATE scaling DONE", "RESTART healing DONE"} {
-			if n, told := w.figure(second, "operations_total", strings.Fields(name)...); told {
+			if n, found := w.figure(second, "operations_total", strings.Fields(name)...); found {
 				t.Errorf("the next leader counts %v %s of the one before", n, name)
 			}
 		}

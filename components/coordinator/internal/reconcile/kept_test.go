@@ -151,14 +151,14 @@ func TestUnreadableSecretIsReportedAndStopsNoStep(t *testing.T) {
 			w.put(store.SecretKey("pg", "of-nobody"), []byte("oops"))
 			w.put(key, []byte("oops"))
 			w.until("the condition", time.Minute, w.condition("AdmissionPolicy", "RECORD_UNREADABLE"))
-			told := ""
+			message := ""
 			for _, c := range w.status().Conditions {
 				if c.Type == "AdmissionPolicy" {
-					told = c.Message
+					message = c.Message
 				}
 			}
-			if !strings.Contains(told, "record "+key) || strings.Contains(told, "of-nobody") {
-				t.Errorf("told %q, want %s named alone", told, key)
+			if !strings.Contains(message, "record "+key) || strings.Contains(message, "of-nobody") {
+				t.Errorf("told %q, want %s named alone", message, key)
 			}
 			has, err := control.Desired(w.view(), spec("one"), "pg-0", "")
 			if err != nil || has.GetVersion() <= had.GetVersion() {

@@ -31,7 +31,7 @@ type member struct {
 	admitted bool
 	epoch    uint64
 	// The newest desired state that it received, and the Operations that it drained for.
-	told     *controlv1.Desired
+	desired  *controlv1.Desired
 	drained  map[string]bool
 	sequence uint64
 	// seenTerm and seenState are on its disk.
@@ -66,7 +66,7 @@ func (m *member) Ends(string) {
 
 // leave: cut off from the others, the member cannot lead.
 func (m *member) leave() {
-	m.admitted, m.epoch, m.told = false, 0, nil
+	m.admitted, m.epoch, m.desired = false, 0, nil
 	if m.w.leader == m.slot {
 		m.w.lead("")
 	}
@@ -105,7 +105,7 @@ func (w *world) members(ctx context.Context) {
 // attest requests admission, and again after the policy's epoch grew.
 func (m *member) attest(ctx context.Context, coordinators []*life) {
 	m.w.mu.Lock()
-	epoch := m.told.GetPolicyEpoch()
+	epoch := m.desired.GetPolicyEpoch()
 	asks := m.boot != "" && !m.w.cutOff[m.slot] && (!m.admitted || epoch > m.epoch)
 	m.w.proofs++
 	e := simulated.Evidence{
@@ -134,27 +134,27 @@ func (m *member) listen(ctx context.Context, coordinators []*life) {
 	}
 	ended := 0
 	for _, c := range coordinators {
-		told, err := c.GetDesired(ctx, m.slot, m.boot, &controlv1.GetDesiredRequest{KnownVersion: m.told.GetVersion(), KnownTerm: m.seenTerm})
-		switch d := told.GetDesired(); {
+		desired, err := c.GetDesired(ctx, m.slot, m.boot, &controlv1.GetDesiredRequest{KnownVersion: m.desired.GetVersion(), KnownTerm: m.seenTerm})
+		switch d := desired.GetDesired(); {
 		case status.Code(err) == codes.FailedPrecondition:
 			ended++
 		case err != nil:
-		case d.GetTerm() == m.seenTerm && d.GetVersion() == m.told.GetVersion():
+		case d.GetTerm() == m.seenTerm && d.GetVersion() == m.desired.GetVersion():
 			m.seenState = max(m.seenState, d.GetState())
-		case d.GetTerm() > m.seenTerm || d.GetTerm() == m.seenTerm && d.GetVersion() > m.told.GetVersion():
-			m.told, m.seenTerm, m.seenState = d, d.GetTerm(), max(m.seenState, d.GetState())
+		case d.GetTerm() > m.seenTerm || d.GetTerm() == m.seenTerm && d.GetVersion() > m.desired.GetVersion():
+			m.desired, m.seenTerm, m.seenState = d, d.GetTerm(), max(m.seenState, d.GetState())
 		}
 	}
 	if ended == len(coordinators) {
 		m.leave() // another Boot holds the Slot, or none: the member attests again
 	}
-	if !m.admitted || m.told == nil {
+	if !m.admitted || m.desired == nil {
 		return
 	}
 	if m.w.leader == "" {
 		m.w.lead(m.slot)
 	}
-	report := m.report(m.obey(m.told.GetOperation()))
+	report := m.report(m.obey(m.desired.GetOperation()))
 	for _, c := range coordinators {
 		_, _ = c.Report(ctx, m.slot, m.boot, &controlv1.ReportRequest{Report: report}) // the coordinator repeats the order
 	}

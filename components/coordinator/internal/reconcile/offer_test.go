@@ -142,7 +142,7 @@ func TestR74_APlatformWithoutAnAnswerIsAskedAgain(t *testing.T) {
 		hears := func(why error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.deaf = why
+			w.measureError = why
 		}
 		hears(errors.New("503 Service Unavailable"))
 		w.until("four steps that came to nothing", 20*time.Minute, w.steps(operation.Aborted, operation.CausePrecondition, 4))

@@ -45,9 +45,9 @@ type pass struct {
 
 	// The report, in order: whether a write of the status was attempted, why a part of it could
 	// not be written, and the transactions that follow after acting.
-	told       bool
-	unrecorded error
-	rest       [][]store.Op
+	statusTried bool
+	unrecorded  error
+	rest        [][]store.Op
 	// states are the changed states of Slots, by their keys.
 	states map[string]group.InstanceStatus
 }
@@ -66,7 +66,7 @@ func (p *pass) run(ctx context.Context) (next, error) {
 			return next{}, err
 		}
 		p.halt(nil)
-		if p.deaf(p.heard(agents)) {
+		if p.tooFewReports(p.heard(agents)) {
 			return next{in: listBusy}, nil
 		}
 	}

@@ -77,8 +77,8 @@ func (l link) Provision(ctx context.Context, vmUUID string, t platform.Template)
 	p, err := l.Link.Provision(ctx, vmUUID, t)
 	l.w.mu.Lock()
 	defer l.w.mu.Unlock()
-	if l.w.deaf != nil {
-		return platform.Provisioned{}, l.w.deaf
+	if l.w.measureError != nil {
+		return platform.Provisioned{}, l.w.measureError
 	}
 	if l.w.answer != nil && err == nil {
 		l.w.answer(t, &p)

@@ -25,11 +25,11 @@ func (p *pass) report(ctx context.Context) error {
 	slots, slotProblems := p.slotStatusOps(len(status) > 0)
 	problems = append(problems, slotProblems...)
 	for batch := range store.Batches(p.lease.Fence(), slices.Concat(status, slots)) {
-		if p.told {
+		if p.statusTried {
 			p.rest = append(p.rest, batch)
 			continue
 		}
-		p.told = true
+		p.statusTried = true
 		err := p.commitStates(ctx, batch)
 		if err != nil && !errors.Is(err, store.ErrFenced) && len(status) > 0 && len(batch) > len(status) {
 			// Decisions rest on the status, and none on the states of the Slots.

@@ -44,9 +44,9 @@ func (p *pass) heard(agents reports.HighWater) heard {
 	return p.Reconciler.heard(agents, p.lease.Term(), max(p.view.State, p.view.Recovery.State), len(p.view.Admissions))
 }
 
-// deaf reports that this coordinator began a moment ago, and that most Boots in the records have
+// tooFewReports reports that this coordinator began a moment ago, and that most Boots in the records have
 // not reported. They may know that the records went back.
-func (r *Reconciler) deaf(h heard) bool { return h.age < r.cfg.Warmup && !h.most }
+func (r *Reconciler) tooFewReports(h heard) bool { return h.age < r.cfg.Warmup && !h.most }
 
 // unconfirmed reports that the records may still have gone back. Either most agents are unheard
 // although running CVMs of this group should report. Or one agent saw more than the records

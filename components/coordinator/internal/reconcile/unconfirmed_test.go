@@ -75,7 +75,7 @@ func TestCTL06_OneAgentThatSawMoreDelaysALeaderThatBegan(t *testing.T) {
 		w.cut("pg-0")
 		w.mu.Lock()
 		m := w.memberLocked("pg-1")
-		m.seenTerm, m.seenState, m.told = 0, 0, nil // its disk was lost
+		m.seenTerm, m.seenState, m.desired = 0, 0, nil // its disk was lost
 		w.mu.Unlock()
 		w.coordinator("coordinator-1")
 		tick(t.Context(), 30*time.Second)

@@ -24,7 +24,7 @@ func TestAStateThatCannotBeWrittenBlocksNoGroup(t *testing.T) {
 			}
 			return storetest.None
 		})
-		told := func() bool {
+		found := func() bool {
 			for _, c := range w.status().Conditions {
 				if c.Type == reconcile.ConditionReported && !c.Status && c.Message != "" {
 					return true
@@ -34,13 +34,13 @@ func TestAStateThatCannotBeWrittenBlocksNoGroup(t *testing.T) {
 		}
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))
-		w.until("the condition", time.Minute, told)
+		w.until("the condition", time.Minute, found)
 		w.apply(spec("two"))
 		w.until("update", 5*time.Minute, w.complete("two"))
 		if got := w.status().Instances; len(got) != 0 {
 			t.Errorf("instances %v were told all the same", got)
 		}
 		broken.Store(false)
-		w.until("the states", time.Minute, func() bool { return len(w.status().Instances) == 3 && !told() })
+		w.until("the states", time.Minute, func() bool { return len(w.status().Instances) == 3 && !found() })
 	})
 }

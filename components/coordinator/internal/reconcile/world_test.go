@@ -70,8 +70,8 @@ type world struct {
 	owned []tokens.Owned
 	// answer changes the document that the platform would measure; nil: the document as sent.
 	answer func(t platform.Template, p *platform.Provisioned)
-	// deaf is why the platform does not answer a measurement request; nil: the platform answers.
-	deaf error
+	// measureError is why the platform does not answer a measurement request; nil: the platform answers.
+	measureError error
 	// offer is the platform's offer; zero: the platform does not list it.
 	offer platform.Offer
 	// away is the highest number of members that were away at once.

@@ -127,9 +127,9 @@ func TestAForeignEntryIsReportedOnce(t *testing.T) {
 		w.put(store.OverrideKey(store.OverridePause, "pg"), store.Override{Reason: change}) // triggers a pass
 		w.await("looked again", w.writer.Settled)
 	}
-	told := w.log.all()
-	if len(told) != 1 || !strings.Contains(told[0], `service-resolver "pg-master" is not Cadre's`) {
-		t.Errorf("reported %q", told)
+	logged := w.log.all()
+	if len(logged) != 1 || !strings.Contains(logged[0], `service-resolver "pg-master" is not Cadre's`) {
+		t.Errorf("reported %q", logged)
 	}
 	if target, _ := w.resolved("pg-master"); target != "elsewhere" {
 		t.Errorf("theirs leads to %s now", target)

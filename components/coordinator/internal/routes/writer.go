@@ -81,7 +81,7 @@ func (w *Writer) Lead(ctx context.Context, lease store.Lease) {
 		w.failed.Store(false)
 		w.remember(done{}) // a new leader compares everything
 	}()
-	told := ""
+	lastLogged := ""
 	for ctx.Err() == nil {
 		_, changed := w.cfg.Views.Latest()
 		in, err := w.pass(ctx, lease)
@@ -92,13 +92,13 @@ func (w *Writer) Lead(ctx context.Context, lease store.Lease) {
 			in = again
 		case err != nil:
 			w.failed.Store(true)
-			if text := err.Error(); text != told {
+			if text := err.Error(); text != lastLogged {
 				w.log.Warn("routes are not what the specs ask for", "term", lease.Term(), "error", err)
-				told = text
+				lastLogged = text
 			}
 		default:
 			w.failed.Store(false)
-			told = ""
+			lastLogged = ""
 		}
 		if in <= errorWait {
 			changed = nil // a failed pass is retried at its own interval, also after other changes

@@ -58,7 +58,7 @@ type Keeper struct {
 
 	mu       sync.Mutex
 	epoch    uint32            // guarded by mu; the epoch of the server's next start
-	told     map[string]answer // guarded by mu; the answers by coordinator
+	answers  map[string]answer // guarded by mu; the answers by coordinator
 	alone    time.Time         // guarded by mu; since when no record can be read; zero: they can
 	recorded answer            // guarded by mu; the last read of the record
 }
@@ -103,7 +103,7 @@ func StartEpoch(stateDir string) (uint32, error) {
 
 // NewKeeper returns a Keeper.
 func NewKeeper(cfg KeeperConfig) *Keeper {
-	return &Keeper{cfg: cfg, epoch: cfg.First, told: map[string]answer{}}
+	return &Keeper{cfg: cfg, epoch: cfg.First, answers: map[string]answer{}}
 }
 
 // Run follows the records and the other coordinators until ctx ends.
@@ -151,7 +151,7 @@ func (k *Keeper) look(ctx context.Context) error {
 	} else if k.alone.IsZero() {
 		k.alone = now
 	}
-	epoch, yes := doubt(k.epoch, k.alone, k.told, now)
+	epoch, yes := doubt(k.epoch, k.alone, k.answers, now)
 	if yes {
 		k.alone = now // give it time to join
 	}
@@ -167,12 +167,12 @@ func (k *Keeper) look(ctx context.Context) error {
 // This needs reads that fail for a while, and a coordinator that can read and reports another
 // epoch. If no coordinator can read, a later epoch known to any of them is enough. Then all use the
 // highest, so that they meet.
-func doubt(own uint32, alone time.Time, told map[string]answer, now time.Time) (epoch uint32, yes bool) {
+func doubt(own uint32, alone time.Time, answers map[string]answer, now time.Time) (epoch uint32, yes bool) {
 	if alone.IsZero() || now.Sub(alone) < aloneFor {
 		return 0, false
 	}
 	highest := own
-	for _, a := range told {
+	for _, a := range answers {
 		if now.Sub(a.at) > answerFor {
 			continue
 		}
@@ -270,7 +270,7 @@ func (k *Keeper) ask(ctx context.Context, slot string, peer controlv1.PeerServic
 		cancel()
 		if err == nil && got.GetGossipEpoch() >= firstEpoch {
 			k.mu.Lock()
-			k.told[slot] = answer{epoch: got.GetGossipEpoch(), inForce: got.GetInForce(), at: time.Now()}
+			k.answers[slot] = answer{epoch: got.GetGossipEpoch(), inForce: got.GetInForce(), at: time.Now()}
 			k.mu.Unlock()
 		}
 		select {

@@ -96,10 +96,10 @@ func TestTOK10_DueAfterADayOrWhenAsked(t *testing.T) {
 func TestTOK10_DoubtFindsTheKeyInForce(t *testing.T) {
 	long := now.Add(-aloneFor)
 	for name, tc := range map[string]struct {
-		own   uint32
-		alone time.Time
-		told  map[string]answer
-		want  uint32
+		own     uint32
+		alone   time.Time
+		answers map[string]answer
+		want    uint32
 	}{
 		"it reads":                      {1, time.Time{}, map[string]answer{"a": {5, true, now}}, 0},
 		"an election":                   {1, now.Add(-time.Second), map[string]answer{"a": {5, true, now}}, 0},
@@ -113,7 +113,7 @@ func TestTOK10_DoubtFindsTheKeyInForce(t *testing.T) {
 		"all are alone: the same":       {1, long, map[string]answer{"a": {1, false, now}, "b": {1, false, now}}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, yes := doubt(tc.own, tc.alone, tc.told, now)
+			got, yes := doubt(tc.own, tc.alone, tc.answers, now)
 			if yes != (tc.want != 0) || yes && got != tc.want {
 				t.Errorf("doubt = %d %t, want %d", got, yes, tc.want)
 			}

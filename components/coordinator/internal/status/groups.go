@@ -227,7 +227,7 @@ func (g *groups) Collect(out chan<- prometheus.Metric) {
 	}
 	open := openOperations(v)
 	for _, name := range v.Known() {
-		if status, told := v.Statuses[name]; told {
+		if status, reported := v.Statuses[name]; reported {
 			sendGauges(out, status.Value, name, open[name])
 		}
 	}

@@ -200,8 +200,8 @@ func TestCountersBeginAtNothing(t *testing.T) {
 	for name := range v.Specs {
 		got := figures(t, m, name)
 		for _, want := range []string{"heal_attempts_total RESTART", "heal_attempts_total REPLACE", "operations_total REPLACE healing DONE", "quarantines_total", "healed_outage_seconds", "set_changes_total remove"} {
-			if value, told := got["cadre_group_"+want]; !told || value != 0 {
-				t.Errorf("%s: %s is %v, %t", name, want, value, told)
+			if value, reported := got["cadre_group_"+want]; !reported || value != 0 {
+				t.Errorf("%s: %s is %v, %t", name, want, value, reported)
 			}
 		}
 	}

@@ -271,9 +271,9 @@ func TestThePageListsEveryMetric(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told, _ := s.check(t, "docs/guides/monitoring.md", string(page))
-	if len(told) < 40 {
-		t.Errorf("%d figures were found on the page: the search misses some", len(told))
+	metrics, _ := s.check(t, "docs/guides/monitoring.md", string(page))
+	if len(metrics) < 40 {
+		t.Errorf("%d figures were found on the page: the search misses some", len(metrics))
 	}
 	m := NewMetrics()
 	m.Groups(records)
@@ -296,7 +296,7 @@ func TestThePageListsEveryMetric(t *testing.T) {
 			}
 		}
 		if strings.HasPrefix(name, "cadre_group_") {
-			if groups++; !slices.Contains(told, name) {
+			if groups++; !slices.Contains(metrics, name) {
 				t.Errorf("docs/guides/monitoring.md has no row for %s", name)
 			}
 		}

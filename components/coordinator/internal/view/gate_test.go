@@ -47,16 +47,16 @@ func TestLooseningRecordsAreReadStrictlyTighteningOnesByTheirKey(t *testing.T) {
 	}
 	spec := v.Specs["pg"].Value
 	gp, problems := v.FoldGroup(spec, time.Now())
-	told := ""
+	reported := ""
 	for _, p := range problems {
-		told += p.Message + "\n"
+		reported += p.Message + "\n"
 	}
 	for key, want := range map[string]bool{
 		store.ApprovalKey("0e"): true, store.ApprovalKey("0f"): true, store.RevocationsPrefix + "nothing": true,
 		store.FloorKey(store.Everywhere): true, store.FloorKey("web"): false, store.RevocationKey("instance-0a"): true,
 	} {
-		if strings.Contains(told, key) != want {
-			t.Errorf("%s is reported: %v, want %v\n%s", key, !want, want, told)
+		if strings.Contains(reported, key) != want {
+			t.Errorf("%s is reported: %v, want %v\n%s", key, !want, want, reported)
 		}
 	}
 	if !gp.RequireApproval || gp.Number(spec.Revision()) != 1 {

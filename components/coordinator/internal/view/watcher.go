@@ -409,7 +409,7 @@ func (w *Watcher) publish(v *View, changed Changes, some bool) {
 		}
 	}
 	for _, bad := range v.Bad {
-		if index, told := known[bad.Key]; !told || index != bad.Index {
+		if index, logged := known[bad.Key]; !logged || index != bad.Index {
 			w.log.Error("record not usable", "key", bad.Key, "error", bad.Err)
 		}
 	}

@@ -18,8 +18,8 @@ import (
 // doubles from firstRetry to maxBackoff, and ends early when the dependency recovers.
 const (
 	firstRetry = time.Second
-	// After toldAfter tries the boot is reported as failed. The tries continue.
-	toldAfter = 8
+	// After reportAfter tries the boot is reported as failed. The tries continue.
+	reportAfter = 8
 )
 
 // awaitDependencies blocks until u may start; false when it never will.

@@ -281,7 +281,7 @@ func (s *supervisor) boot() initctl.Message {
 			continue
 		}
 		err := fmt.Errorf("service %s: %s", u.svc.Name, u.why)
-		if u.final || u.tries >= toldAfter {
+		if u.final || u.tries >= reportAfter {
 			failed = append(failed, err)
 		} else {
 			waiting = append(waiting, err)

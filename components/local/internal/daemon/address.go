@@ -24,7 +24,7 @@ type hostAddress struct {
 	// any that is free. had is the address of the last start; empty for the first.
 	want, had string
 	// Contexts may name had.
-	told bool
+	hasCVMs bool
 }
 
 // listen opens the address. When another program has the port of the last start, listen fails if
@@ -53,7 +53,7 @@ func (a hostAddress) listen(ctx context.Context) (net.Listener, error) {
 		return l, nil
 	case !errors.Is(err, syscall.EADDRINUSE):
 		return nil, fmt.Errorf("take %s again, the %s address of the last start: %w", address, a.name, err)
-	case a.told:
+	case a.hasCVMs:
 		return nil, fmt.Errorf("port %s, which this cloud's contexts name for the %s, is taken by another program on %s: "+
 			"end that program (`ss -ltnp 'sport = :%s'` names it), or start with --%s %s, a port that is free, and set it in the contexts (`cadre local up --%s ...` does both)",
 			kept, a.name, host, kept, a.flag, net.JoinHostPort(host, "PORT"), a.flag)

@@ -33,7 +33,7 @@ func closed(t *testing.T, a hostAddress) string {
 
 func TestAnAddressIsTakenAgain(t *testing.T) {
 	first := closed(t, hostAddress{name: "gateway", flag: "gateway", want: anyPort})
-	if again := opened(t, hostAddress{name: "gateway", flag: "gateway", want: anyPort, had: first, told: true}); again != first {
+	if again := opened(t, hostAddress{name: "gateway", flag: "gateway", want: anyPort, had: first, hasCVMs: true}); again != first {
 		t.Errorf("%s became %s", first, again)
 	}
 }
@@ -52,7 +52,7 @@ func TestATakenAddress(t *testing.T) {
 	taken := opened(t, hostAddress{want: anyPort})
 	_, port, _ := net.SplitHostPort(taken)
 	t.Run("that contexts name is an error with the way out", func(t *testing.T) {
-		_, err := hostAddress{name: "gateway", flag: "gateway", want: anyPort, had: taken, told: true}.listen(t.Context())
+		_, err := hostAddress{name: "gateway", flag: "gateway", want: anyPort, had: taken, hasCVMs: true}.listen(t.Context())
 		if err == nil {
 			t.Fatal("no error")
 		}
@@ -62,7 +62,7 @@ func TestATakenAddress(t *testing.T) {
 			}
 		}
 	})
-	t.Run("that nobody was told gives way", func(t *testing.T) {
+	t.Run("without a booted CVM it gives way", func(t *testing.T) {
 		if got := opened(t, hostAddress{name: "gateway", flag: "gateway", want: anyPort, had: taken}); got == taken {
 			t.Errorf("listens on %s twice", got)
 		}
@@ -74,7 +74,7 @@ func TestATakenAddress(t *testing.T) {
 	})
 	t.Run("gives way to one that is asked for", func(t *testing.T) {
 		free := closed(t, hostAddress{want: anyPort})
-		if got := opened(t, hostAddress{name: "gateway", flag: "gateway", want: free, had: taken, told: true}); got != free {
+		if got := opened(t, hostAddress{name: "gateway", flag: "gateway", want: free, had: taken, hasCVMs: true}); got != free {
 			t.Errorf("listens on %s, want %s", got, free)
 		}
 	})
@@ -83,18 +83,18 @@ func TestATakenAddress(t *testing.T) {
 func TestTheDomainIsKept(t *testing.T) {
 	for _, c := range []struct {
 		want, had, got string
-		told           bool
+		hasCVMs        bool
 	}{
 		{got: defaultDomain},
 		{want: "a.test", got: "a.test"},
-		{had: "a.test", got: "a.test", told: true},
-		{want: "a.test", had: "a.test", got: "a.test", told: true},
+		{had: "a.test", got: "a.test", hasCVMs: true},
+		{want: "a.test", had: "a.test", got: "a.test", hasCVMs: true},
 		{want: "b.test", had: "a.test", got: "b.test"},
-		{want: "b.test", had: "a.test", told: true},
+		{want: "b.test", had: "a.test", hasCVMs: true},
 	} {
-		got, err := domain(c.want, c.had, c.told)
+		got, err := domain(c.want, c.had, c.hasCVMs)
 		if got != c.got || (err == nil) != (c.got != "") {
-			t.Errorf("domain(%q, %q, %v) = %q, %v; want %q", c.want, c.had, c.told, got, err, c.got)
+			t.Errorf("domain(%q, %q, %v) = %q, %v; want %q", c.want, c.had, c.hasCVMs, got, err, c.got)
 		}
 		if err != nil && !strings.Contains(err.Error(), "--domain") {
 			t.Errorf("%q does not name the flag", err)

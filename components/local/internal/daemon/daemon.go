@@ -87,11 +87,11 @@ func Serve(ctx context.Context, cfg Config, ready func(CloudFile)) (err error) {
 	if err != nil {
 		return err
 	}
-	told, err := inhabited(dir.path)
+	hasCVMs, err := hasBootedCVMs(dir.path)
 	if err != nil {
 		return fmt.Errorf("look for CVMs of an earlier start: %w", err)
 	}
-	if cfg.Domain, err = domain(cfg.Domain, last.Domain, told); err != nil {
+	if cfg.Domain, err = domain(cfg.Domain, last.Domain, hasCVMs); err != nil {
 		return err
 	}
 	sim, err := attestsim.OpenCloud(filepath.Join(dir.path, "attest"))
@@ -107,7 +107,7 @@ func Serve(ctx context.Context, cfg Config, ready func(CloudFile)) (err error) {
 		return err
 	}
 	defer fab.Close()
-	listeners, err := listen(ctx, fab, cfg, last, told)
+	listeners, err := listen(ctx, fab, cfg, last, hasCVMs)
 	if err != nil {
 		return err
 	}
@@ -269,7 +269,7 @@ const maxDomain = 180
 var domainForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
 
 // domain is the base domain of gateway names. CVMs and contexts have the domain of the last start.
-func domain(want, had string, told bool) (string, error) {
+func domain(want, had string, hasCVMs bool) (string, error) {
 	switch {
 	case want != "" && (len(want) > maxDomain || !domainForm.MatchString(want)):
 		return "", fmt.Errorf("--domain %.300q is no domain name in small letters, such as %s", want, defaultDomain)
@@ -277,23 +277,23 @@ func domain(want, had string, told bool) (string, error) {
 		return defaultDomain, nil
 	case want == "", want == had:
 		return had, nil
-	case told && had != "":
+	case hasCVMs && had != "":
 		return "", fmt.Errorf("--domain %s: this cloud's CVMs and contexts have %s; leave the flag out, or start another cloud with a --state of its own", want, had)
 	}
 	return want, nil
 }
 
-func listen(ctx context.Context, fab *fabric.Fabric, cfg Config, last started, told bool) (*listenerSet, error) {
+func listen(ctx context.Context, fab *fabric.Fabric, cfg Config, last started, hasCVMs bool) (*listenerSet, error) {
 	l := &listenerSet{}
 	var errs [5]error
-	apiHost := hostAddress{name: "API", flag: "api", want: cmp.Or(cfg.APIListen, anyPort), had: last.API, told: told}
-	gatewayHost := hostAddress{name: "gateway", flag: "gateway", want: cmp.Or(cfg.GatewayListen, anyPort), had: last.Gateway, told: told}
+	apiHost := hostAddress{name: "API", flag: "api", want: cmp.Or(cfg.APIListen, anyPort), had: last.API, hasCVMs: hasCVMs}
+	gatewayHost := hostAddress{name: "gateway", flag: "gateway", want: cmp.Or(cfg.GatewayListen, anyPort), had: last.Gateway, hasCVMs: hasCVMs}
 	l.apiHost, errs[0] = apiHost.listen(ctx)
 	l.gatewayHost, errs[1] = gatewayHost.listen(ctx)
 	l.apiFabric, errs[2] = fab.Listen(ctx, apiPort)
 	l.gatewayFabric, errs[3] = fab.Listen(ctx, gatewayPort)
 	if cfg.Layout != "" {
-		images := hostAddress{name: "registry", flag: "registry", want: cmp.Or(cfg.RegistryListen, anyPort), had: last.Registry, told: told}
+		images := hostAddress{name: "registry", flag: "registry", want: cmp.Or(cfg.RegistryListen, anyPort), had: last.Registry, hasCVMs: hasCVMs}
 		l.registry, errs[4] = images.listen(ctx)
 	}
 	if err := errors.Join(errs[:]...); err != nil {

@@ -59,9 +59,9 @@ func (s started) write(dir string) (err error) {
 	return durable.Write(startFilePath(dir), append(raw, '\n'), 0o600)
 }
 
-// inhabited reports whether dir has a CVM that has booted: then a context may contain the cloud's
+// hasBootedCVMs reports whether dir has a CVM that has booted: then a context may contain the cloud's
 // addresses.
-func inhabited(dir string) (bool, error) {
+func hasBootedCVMs(dir string) (bool, error) {
 	cvms, err := os.ReadDir(filepath.Join(dir, "cvms"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil

@@ -24,9 +24,9 @@ const (
 	sendAgainMax = 2 * time.Second
 )
 
-// errUnheard ends a search when no mailbox accepts its first message: the Peer asks for
+// errNotDelivered ends a search when no mailbox accepts its first message: the Peer asks for
 // another search when it is there.
-var errUnheard = errors.New("no mailbox of the peer accepted the first message")
+var errNotDelivered = errors.New("no mailbox of the peer accepted the first message")
 
 // post queues a message of this search, in order and without delaying the loop.
 func (s *search) post(m signal.Message) {
@@ -56,7 +56,7 @@ func (s *search) sendAll(ctx context.Context) {
 				s.f.log.Debug("message not sent", "search", s.find.Epoch, "type", string(m.Type), "error", err)
 			}
 			if m.Type == signal.Offer || m.Type == signal.Answer {
-				s.giveUp(errUnheard)
+				s.giveUp(errNotDelivered)
 			}
 		}
 	}
