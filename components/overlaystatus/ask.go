@@ -113,7 +113,7 @@ func (r Remote) fault(ctx context.Context, err error) error {
 
 // plain is a foreign text that may go to a terminal.
 func plain(text string) string {
-	clip(&text)
+	truncateText(&text)
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 {
 			return '?'

@@ -24,15 +24,15 @@ func BoundLinks(links []*overlayv1.Link) error {
 		if len(l.GetStandby()) > maxList || len(l.GetCandidates()) > maxList || len(l.GetChanges()) > maxList {
 			return fmt.Errorf("a link with more than %d entries of a kind", maxList)
 		}
-		clip(&l.Peer, &l.Group, &l.BootId, &l.State, &l.Path, &l.PathReason, &l.Local, &l.Remote, &l.Carrier, &l.LastError)
+		truncateText(&l.Peer, &l.Group, &l.BootId, &l.State, &l.Path, &l.PathReason, &l.Local, &l.Remote, &l.Carrier, &l.LastError)
 		for i := range l.Standby {
-			clip(&l.Standby[i])
+			truncateText(&l.Standby[i])
 		}
 		for _, c := range l.GetCandidates() {
-			clip(&c.Path, &c.Remote)
+			truncateText(&c.Path, &c.Remote)
 		}
 		for _, c := range l.GetChanges() {
-			clip(&c.From, &c.To, &c.Reason)
+			truncateText(&c.From, &c.To, &c.Reason)
 		}
 	}
 	return nil
@@ -44,7 +44,7 @@ func BoundPing(p *overlayv1.Ping) error {
 		return fmt.Errorf("%d round trips, at most %d", len(p.GetSamples()), maxList)
 	}
 	for _, s := range p.GetSamples() {
-		clip(&s.Path, &s.Carrier, &s.Error)
+		truncateText(&s.Path, &s.Carrier, &s.Error)
 	}
 	return nil
 }
@@ -52,11 +52,11 @@ func BoundPing(p *overlayv1.Ping) error {
 // BoundBench does the same for a bench.
 func BoundBench(b *overlayv1.Bench) {
 	if b != nil {
-		clip(&b.Path, &b.Carrier)
+		truncateText(&b.Path, &b.Carrier)
 	}
 }
 
-func clip(texts ...*string) {
+func truncateText(texts ...*string) {
 	for _, t := range texts {
 		if len(*t) > maxText {
 			*t = strings.ToValidUTF8((*t)[:maxText], "") + "..."

@@ -37,11 +37,11 @@ func requirements(j *judge, k key, value json.RawMessage) {
 		case "platforms":
 			var names []string
 			if json.Unmarshal(v, &names) != nil || !slices.Contains(names, "tdx") {
-				j.add(path, "is "+clipped(string(v))+", which does not name tdx", `write ["tdx"], or leave it out`)
+				j.add(path, "is "+truncated(string(v))+", which does not name tdx", `write ["tdx"], or leave it out`)
 			}
 		case "tdx_measure_acpi_tables":
 			if string(bytes.TrimSpace(v)) != "true" {
-				j.add(path, "is "+clipped(string(v))+", must be true", "write true, or leave it out")
+				j.add(path, "is "+truncated(string(v))+", must be true", "write true, or leave it out")
 			}
 		case "gpu_policy":
 			for name, v := range j.object(path, v) {
@@ -49,7 +49,7 @@ func requirements(j *judge, k key, value json.RawMessage) {
 				if text := string(bytes.TrimSpace(v)); !known {
 					j.add(path+"."+name, "has settings that Cadre has not judged", "leave it out")
 				} else if text != want {
-					j.add(path+"."+name, fmt.Sprintf("is %s, must be %s", clipped(text), want), "leave it out")
+					j.add(path+"."+name, fmt.Sprintf("is %s, must be %s", truncated(text), want), "leave it out")
 				}
 			}
 		default:

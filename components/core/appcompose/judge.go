@@ -103,7 +103,7 @@ const maxProblems = 50
 
 func (j *judge) add(path, message, fix string) {
 	if len(j.problems) < maxProblems {
-		j.problems = append(j.problems, Problem{Path: clipped(path), Message: message, Fix: fix})
+		j.problems = append(j.problems, Problem{Path: truncated(path), Message: message, Fix: fix})
 	}
 }
 
@@ -131,7 +131,7 @@ func (j *judge) gatewayTwice() {
 	}
 }
 
-func clipped(text string) string {
+func truncated(text string) string {
 	const most = 80
 	if len(text) <= most {
 		return text

@@ -83,7 +83,7 @@ func Keys() []Key {
 func literal(texts ...string) func(*judge, key, json.RawMessage) {
 	return func(j *judge, k key, value json.RawMessage) {
 		if text := string(bytes.TrimSpace(value)); !slices.Contains(texts, text) {
-			j.add(k.name, fmt.Sprintf("is %s, must be %s", clipped(text), strings.Join(texts, " or ")), k.fix)
+			j.add(k.name, fmt.Sprintf("is %s, must be %s", truncated(text), strings.Join(texts, " or ")), k.fix)
 		}
 	}
 }
@@ -182,7 +182,7 @@ func swapSize(j *judge, k key, value json.RawMessage) {
 	text := string(bytes.TrimSpace(value))
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || n > maxSwap || text != strconv.FormatUint(n, 10) {
-		j.add(k.name, fmt.Sprintf("is %s", clipped(text)), k.fix)
+		j.add(k.name, fmt.Sprintf("is %s", truncated(text)), k.fix)
 	}
 }
 

@@ -98,7 +98,7 @@ func difference(path string, a, b any) string {
 	y, yIsMap := b.(map[string]any)
 	if xIsMap && yIsMap {
 		for _, name := range bothKeys(x, y) {
-			sub := strings.TrimPrefix(path+"."+clipped(name), ".")
+			sub := strings.TrimPrefix(path+"."+truncated(name), ".")
 			one, has := x[name]
 			two, also := y[name]
 			switch {
@@ -149,5 +149,5 @@ func shown(v any) string {
 	if err != nil {
 		return "something unreadable"
 	}
-	return clipped(string(text))
+	return truncated(string(text))
 }

@@ -22,9 +22,9 @@ func (sp SlotPolicy) Moving(from string, to AllowedRevision) SlotPolicy {
 	return sp
 }
 
-// Resting returns sp without an open step of its Slot. Allowed are the assigned Revision, and the
+// Settled returns sp without an open step of its Slot. Allowed are the assigned Revision, and the
 // Revision at which its Boot was admitted.
-func (sp SlotPolicy) Resting(assigned, running string) SlotPolicy {
+func (sp SlotPolicy) Settled(assigned, running string) SlotPolicy {
 	sp.Allowed = slices.DeleteFunc(slices.Clone(sp.Allowed), func(a AllowedRevision) bool {
 		return a.Revision != assigned && a.Revision != running
 	})

@@ -21,8 +21,8 @@ func TestAllowedRevisionsOfAMovingAndASettledSlot(t *testing.T) {
 		"once more is once":           {sp(as("old", "1"), numbered).Moving("old", as("new", "2")), sp(as("old", "1"), as("new", "2"))},
 		"under another hash is twice": {sp(as("new", "1")).Moving("new", as("new", "2")), sp(as("new", "1"), as("new", "2"))},
 		"the oldest of too many goes": {sp(as("a", "1"), as("a", "2"), as("a", "3"), as("a", "4")).Moving("a", as("b", "1")), sp(as("a", "2"), as("a", "3"), as("a", "4"), as("b", "1"))},
-		"at rest the old one goes":    {sp(as("old", "1"), as("new", "2")).Resting("new", "new"), sp(as("new", "2"))},
-		"what is proven stays":        {sp(as("old", "1"), as("new", "2")).Resting("new", "old"), sp(as("old", "1"), as("new", "2"))},
+		"at rest the old one goes":    {sp(as("old", "1"), as("new", "2")).Settled("new", "new"), sp(as("new", "2"))},
+		"what is proven stays":        {sp(as("old", "1"), as("new", "2")).Settled("new", "old"), sp(as("old", "1"), as("new", "2"))},
 	} {
 		if !slices.Equal(c.got.Allowed, c.want.Allowed) {
 			t.Errorf("%s: %v, want %v", name, c.got.Allowed, c.want.Allowed)

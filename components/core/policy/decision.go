@@ -158,9 +158,9 @@ func Checks(code Code, detail string, details map[CheckName]string) []Check {
 	for i, row := range checkOrder {
 		switch {
 		case i < failed:
-			out[i] = Check{Name: row.name, Outcome: CheckOK, Detail: clip(details[row.name])}
+			out[i] = Check{Name: row.name, Outcome: CheckOK, Detail: truncateText(details[row.name])}
 		case i == failed:
-			out[i] = Check{Name: row.name, Outcome: CheckFailed, Code: code, Detail: clip(detail)}
+			out[i] = Check{Name: row.name, Outcome: CheckFailed, Code: code, Detail: truncateText(detail)}
 		default:
 			out[i] = Check{Name: row.name, Outcome: CheckNotReached}
 		}
@@ -198,7 +198,7 @@ type Decisions struct {
 func (d Decisions) Append(slot string, e DecisionEntry) Decisions {
 	out := d
 	out.Slot = slot
-	e.Message = clip(e.Message)
+	e.Message = truncateText(e.Message)
 	newest := d.Last().Number
 	if e.What.turns() {
 		out.Entries, out.Head = link(d.Entries, e, start(slot), newest, MaxDecisions)
@@ -334,9 +334,9 @@ func startOf(chain, slot string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// truncate bounds a text in its JSON form, where some characters take six bytes: a record that grew
+// truncateText bounds a text in its JSON form, where some characters take six bytes: a record that grew
 // too large would block every admission.
-func clip(text string) string {
+func truncateText(text string) string {
 	// Bytes that JSON cannot carry would come back as others, and not fit the digest.
 	text = strings.ToValidUTF8(text, "")
 	size := 0

@@ -40,7 +40,7 @@ func NewProof(group, slot, bootID, vip string, c Claims) (p Proof, ok bool) {
 		return Proof{}, false
 	}
 	p = Proof{Group: group, Slot: slot, BootID: bootID, VIP: vip, Claims: c, ComposeTextSHA256: textDigest(c.ComposeText), AllowedEnvs: slices.Clone(c.AllowedEnvs)}
-	p.AppComposeProblem = clip(c.AppComposeProblem)
+	p.AppComposeProblem = truncateText(c.AppComposeProblem)
 	p.Claims.ComposeText, p.Claims.AllowedEnvs, p.Claims.AppComposeProblem = "", nil, ""
 	return p, true
 }

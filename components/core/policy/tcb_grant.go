@@ -220,7 +220,7 @@ func (e TCBEntry) Digest() string {
 
 // Append is l with one more entry, whose Number and Previous are set here.
 func (l TCBLedger) Append(e TCBEntry) TCBLedger {
-	e.Number, e.Previous, e.Text, e.By = 1, startOf("cadre/tcb/v1\x00", ""), clip(e.Text), clip(e.By)
+	e.Number, e.Previous, e.Text, e.By = 1, startOf("cadre/tcb/v1\x00", ""), truncateText(e.Text), truncateText(e.By)
 	if n := len(l.Entries); n > 0 {
 		e.Number, e.Previous = l.Entries[n-1].Number+1, l.Entries[n-1].Digest()
 	}

@@ -31,7 +31,7 @@ func (c *coordinator) tidy() {
 		if m := c.w.of(slot); m != nil && m.admitted != nil {
 			running = m.admitted.Revision
 		}
-		c.store.policies[slot] = p.Resting(c.store.slots[slot].Assigned, running)
+		c.store.policies[slot] = p.Settled(c.store.slots[slot].Assigned, running)
 	}
 }
 

@@ -20,7 +20,7 @@ func strays(s *state, e trace.Event) []string {
 	}
 	var out []string
 	for _, vm := range e.CVMs {
-		if m := s.boundTo(vm); m == nil && e.Resting[s.groupOf(vm.Name)] == "" && !s.told(e, vm) {
+		if m := s.boundTo(vm); m == nil && e.Resting[s.groupOf(vm.Name)] == "" && !s.reportedUnseen(e, vm) {
 			out = append(out, wrong("the platform has CVM %s (%s), which no record binds", vm.VMUUID, vm.Name)...)
 		}
 	}
@@ -33,9 +33,9 @@ func strays(s *state, e trace.Event) []string {
 	return out
 }
 
-// This reports whether vm was created unseen, and its group names it to operators as an orphan. A
+// reportedUnseen reports whether vm was created unseen, and its group names it to operators as an orphan. A
 // deleted group names no orphans, so an unseen CVM of such a group passes.
-func (s *state) told(e trace.Event, vm trace.CVM) bool {
+func (s *state) reportedUnseen(e trace.Event, vm trace.CVM) bool {
 	name, unseen := s.unseen[vm.VMUUID]
 	names := slices.Contains(e.Waiting[name].Holds, rollout.ConditionOrphans) && strings.Contains(e.Resting[name], "("+vm.VMUUID+")")
 	return unseen && (names || s.over(name))

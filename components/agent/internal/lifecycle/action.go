@@ -39,7 +39,7 @@ func (s *step) act(ctx context.Context, h *openHook) <-chan outcome {
 		case err == nil:
 			out <- outcome{result: group.HookContinue}
 		case ctx.Err() == nil:
-			out <- outcome{result: defaultResult(h.spec), message: clip(err.Error())}
+			out <- outcome{result: defaultResult(h.spec), message: truncateText(err.Error())}
 		}
 	}()
 	return out
@@ -143,7 +143,7 @@ func (s *step) callDriver(ctx context.Context, h *openHook) error {
 	}
 }
 
-func clip(text string) string {
+func truncateText(text string) string {
 	if len(text) > messageLimit {
 		return text[:messageLimit] + "..."
 	}

@@ -42,9 +42,9 @@ func (s *step) run(ctx context.Context) (Result, bool) {
 	r := Result{Key: s.order.Key, State: state, At: time.Now().UTC(), Transferred: s.transferred, NewLeader: s.newLeader}
 	switch {
 	case err != nil:
-		r.Message = clip(err.Error())
+		r.Message = truncateText(err.Error())
 	case s.note != "":
-		r.Message = clip("callers that were not paused for the hand-over: " + s.note)
+		r.Message = truncateText("callers that were not paused for the hand-over: " + s.note)
 	}
 	return r, true
 }

@@ -80,18 +80,18 @@ func (b *Builder) Build() *controlv1.Report {
 	}
 	r.SecretEpochs = b.src.Epochs()
 	for _, fault := range b.src.Faults() {
-		r.Faults = append(r.Faults, clip(fault))
+		r.Faults = append(r.Faults, truncateText(fault))
 	}
 	if fault := state.View.Fault; fault != "" {
-		r.Faults = append(r.Faults, clip(fault))
+		r.Faults = append(r.Faults, truncateText(fault))
 	}
 	for _, c := range checks {
 		r.Checks = append(r.Checks, &controlv1.CheckResult{
-			Name: c.Name, Health: healthOf(c.Health), Message: clip(c.Message), Since: timestamppb.New(c.Since), Informative: c.Informative, Pending: c.Pending,
+			Name: c.Name, Health: healthOf(c.Health), Message: truncateText(c.Message), Since: timestamppb.New(c.Since), Informative: c.Informative, Pending: c.Pending,
 		})
 	}
 	for _, s := range b.src.Backends() {
-		r.Backends = append(r.Backends, &controlv1.BackendState{Name: s.Name, Health: healthOf(s.Health), Tags: s.Tags, Output: clip(s.Output)})
+		r.Backends = append(r.Backends, &controlv1.BackendState{Name: s.Name, Health: healthOf(s.Health), Tags: s.Tags, Output: truncateText(s.Output)})
 	}
 	for _, s := range b.src.Results() {
 		r.Steps = append(r.Steps, stepResult(s))
@@ -126,8 +126,8 @@ func (b *Builder) verdict(state member.State, checks []health.Result) verdict {
 	return out
 }
 
-// clip bounds a text for people and makes it fit for the wire, which takes UTF-8 only.
-func clip(s string) string {
+// truncateText bounds a text for people and makes it fit for the wire, which takes UTF-8 only.
+func truncateText(s string) string {
 	const limit = 512
 	if len(s) > limit {
 		s = s[:limit] + "..."

@@ -187,7 +187,7 @@ func (s *Session) Renew(ctx context.Context) error {
 	}
 }
 
-// held reports the credentials in use, like cadre-agent.
+// inUse reports the credentials in use, like cadre-agent.
 func (a *Agent) inUse() *admissionv1.CredentialsInUse {
 	return &admissionv1.CredentialsInUse{TokensId: a.Grant.GetConsul().GetTokensId(), KeepsToken: true}
 }

@@ -49,21 +49,21 @@ func bound(r *controlv1.Report) error {
 	}
 	for _, c := range r.GetChecks() {
 		names = append(names, c.GetName())
-		clip(&c.Message)
+		truncateText(&c.Message)
 	}
 	for _, s := range r.GetSteps() {
 		names = append(names, s.GetOperationId(), s.GetNewLeader())
-		clip(&s.Message)
+		truncateText(&s.Message)
 	}
 	for _, b := range r.GetBackends() {
 		if len(b.GetTags()) > reports.MaxTags {
 			return status.Errorf(codes.InvalidArgument, "report: backend %.40q has %d tags, at most %d", b.GetName(), len(b.GetTags()), reports.MaxTags)
 		}
 		names = append(append(names, b.GetName()), b.GetTags()...)
-		clip(&b.Output)
+		truncateText(&b.Output)
 	}
 	for i := range r.GetFaults() {
-		clip(&r.Faults[i])
+		truncateText(&r.Faults[i])
 	}
 	for _, name := range names {
 		if len(name) > maxName {
@@ -71,13 +71,13 @@ func bound(r *controlv1.Report) error {
 		}
 	}
 	if m != nil {
-		clip(&m.Message)
-		clip(&m.MayDisruptReason)
+		truncateText(&m.Message)
+		truncateText(&m.MayDisruptReason)
 	}
 	return nil
 }
 
-func clip(text *string) {
+func truncateText(text *string) {
 	if len(*text) > maxText {
 		*text = strings.ToValidUTF8((*text)[:maxText], "") + "..."
 	}

@@ -56,7 +56,7 @@ func (s *Service) BeginHandover(ctx context.Context, req *controlv1.BeginHandove
 			out.Paused = append(out.Paused, one.slot)
 			return
 		}
-		clip(&why)
+		truncateText(&why)
 		out.NotPaused[one.slot] = why
 	})
 	slices.Sort(out.Paused)

@@ -249,7 +249,7 @@ func (o *Operator) TidyPolicies(ctx context.Context, lease store.Lease, v *view.
 			}
 		}
 		if _, open := v.OpenOperation(record.Slot); !open {
-			after = after.Resting(record.Assigned, v.Admissions[record.Slot].Value.Revision)
+			after = after.Settled(record.Assigned, v.Admissions[record.Slot].Value.Revision)
 		}
 		wrote, err := o.putPolicy(ctx, lease, v, before, after, false)
 		if err != nil {

@@ -39,7 +39,7 @@ func due(rec store.SecretRecord, asked *store.RotateRequest, every time.Duration
 // raise returns the record with the next epoch in force.
 func raise(rec store.SecretRecord, reason, by string, now time.Time) store.SecretRecord {
 	rec.Epoch++
-	rec.RotatedAt, rec.Reason, rec.By = now, clip(reason), clip(by)
+	rec.RotatedAt, rec.Reason, rec.By = now, truncateText(reason), truncateText(by)
 	return rec
 }
 
@@ -47,7 +47,7 @@ func raise(rec store.SecretRecord, reason, by string, now time.Time) store.Secre
 func start(rec store.SecretRecord, reason, by string, now time.Time) store.SecretRecord {
 	rec.Next = rec.Epoch + 1
 	rec.Step, rec.StepSince = store.RotationInstall, now
-	rec.Reason, rec.By = clip(reason), clip(by)
+	rec.Reason, rec.By = truncateText(reason), truncateText(by)
 	return rec
 }
 
@@ -111,8 +111,8 @@ func finish(rec store.SecretRecord, now time.Time) store.SecretRecord {
 	return rec
 }
 
-// clip bounds an operator's text: the record must always fit.
-func clip(text string) string {
+// truncateText bounds an operator's text: the record must always fit.
+func truncateText(text string) string {
 	const limit = 500
 	if len(text) > limit {
 		return text[:limit]
