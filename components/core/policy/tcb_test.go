@@ -483,7 +483,7 @@ func TestATT05_TheOutlookWarnsOfTheEarlySet(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 		s := MachineStatus("coordinator-0", "i-0", tcb, TCBPolicy{}, tcbNow())
-		if s.State != StateAdmitted || s.TCBStatus != tcb.Status || s.TCBFalls != c.want.Falls || !s.TCBFallsAt.Equal(c.want.At) || !s.AttestedAt.Equal(tcbNow()) {
+		if s.State != StateAdmitted || s.TCBStatus != tcb.Status || s.TCBOutOfDateSoon != c.want.Falls || !s.TCBOutOfDateAt.Equal(c.want.At) || !s.AttestedAt.Equal(tcbNow()) {
 			t.Errorf("%s: the coordinator's line is %+v", name, s)
 		}
 	}

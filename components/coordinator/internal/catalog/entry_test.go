@@ -9,7 +9,7 @@ import (
 func member(change func(*Member)) Member {
 	m := Member{
 		Records: Records{Group: "pg", Slot: "pg-1", Boot: "b1", VIP: "127.50.1.2", Leased: true}, Sequence: 7,
-		Report: &rollout.Report{Role: rollout.RoleFollower}, Workload: rollout.Healthy,
+		Report: &rollout.Report{MemberView: rollout.MemberView{Role: rollout.RoleFollower}}, Workload: rollout.Healthy,
 	}
 	if change != nil {
 		change(&m)
