@@ -317,3 +317,17 @@ func TestR66_WhatIsDownAsItWasIsAskedForOnceMore(t *testing.T) {
 		}
 	}
 }
+
+// TestR66_AnAnswerWithoutAKnownOutcomeIsUndecided, so that the call is read back and not repeated.
+func TestR66_AnAnswerWithoutAKnownOutcomeIsUndecided(t *testing.T) {
+	for _, outcome := range []Outcome{"", "LATER", OutcomeUnknown} {
+		op, now := to(t, Update, Acting)
+		f := quiet(now)
+		f.Call = &CallResult{Number: 1, Outcome: outcome, Message: "502"}
+		op, effects := step(t, op, f, now, Acting)
+		wantNoEffects(t, effects)
+		if op.Call.Outcome != OutcomeUnknown || !op.Call.Undecided() {
+			t.Errorf("%q is recorded as %q", outcome, op.Call.Outcome)
+		}
+	}
+}

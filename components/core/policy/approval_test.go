@@ -98,7 +98,9 @@ func TestATT15_RevisionsThatRanBeforeApprovalCount(t *testing.T) {
 	ran := known(1)
 	ran.ComposeHash = hash
 	gp := history(GroupPolicy{}, Asked{Stable: rev(1)}, ran)
-	gp = history(gp, Asked{Stable: rev(1), RequireApproval: true, Recorded: []Known{ran}}, ran)
+	other := known(5)
+	other.ComposeHash = digits("e", 64)
+	gp = history(gp, Asked{Stable: rev(1), RequireApproval: true, Recorded: []Known{other, ran}}, ran)
 	if !gp.Judge(rev(1), "c1", hash).Allowed {
 		t.Errorf("the stable revision: %+v", gp)
 	}
@@ -111,6 +113,14 @@ func TestATT15_RevisionsThatRanBeforeApprovalCount(t *testing.T) {
 	if gp.Judge(rev(2), "c2", "").Code != CodeRevisionNotApproved || !gp.Judge(rev(1), "c1", hash).Allowed || gp.Judge(rev(1), "c1", digits("e", 64)).Allowed {
 		t.Errorf("the next one: %+v", gp)
 	}
+	for d, want := range map[Decision]string{
+		gp.Judge(rev(2), "c2", ""):              "is not approved",
+		gp.Judge(rev(1), "c1", digits("e", 64)): "was approved as compose hash \"" + hash + "\", and would be measured as \"" + digits("e", 64) + "\"",
+	} {
+		if !strings.HasSuffix(d.Message, want) {
+			t.Errorf("%q does not say: %s", d.Message, want)
+		}
+	}
 	// A stable revision without a record has no known hash, so its approval allows nothing.
 	gone := history(GroupPolicy{}, Asked{Stable: rev(1), RequireApproval: true}, known(2))
 	if d := gone.Judge(rev(1), "c1", hash); d.Code != CodeRevisionNotApproved {
@@ -119,6 +129,29 @@ func TestATT15_RevisionsThatRanBeforeApprovalCount(t *testing.T) {
 	// A new group has nothing that ran.
 	if fresh := history(GroupPolicy{}, Asked{RequireApproval: true}, known(1)); fresh.Judge(rev(1), "c1", "").Code != CodeRevisionNotApproved {
 		t.Errorf("the first revision of a group: %+v", fresh)
+	}
+}
+
+// TestATT15_AnotherValueOfEnvNeedsAnotherApproval: values that the Slot received before, and the template's values, need
+// none.
+func TestATT15_AnotherValueOfEnvNeedsAnotherApproval(t *testing.T) {
+	for name, c := range map[string]struct {
+		required            bool
+		own, given, allowed string
+		want                Code
+	}{
+		"no approval is required": {false, "own", "", "", ""},
+		"no values of its own":    {true, "", "", "", ""},
+		"values that it has":      {true, "own", "own", "", ""},
+		"approved values":         {true, "own", "", "all", ""},
+		"other approved values":   {true, "own", "", "earlier", CodeRevisionNotApproved},
+		"no approved values":      {true, "own", "earlier", "", CodeRevisionNotApproved},
+	} {
+		gp := GroupPolicy{RequireApproval: c.required, Approvals: map[string]Approval{rev(1): {Revision: rev(1), OwnEnv: c.allowed}}}
+		d := gp.JudgeEnv(strings.ToUpper(rev(1)), "db-1", c.own, c.given, "all")
+		if d.Code != c.want || d.Allowed != (c.want == "") || !d.Allowed && !strings.Contains(d.Message, "db-1") {
+			t.Errorf("%s: %+v, want %q", name, d, c.want)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,8 +56,8 @@ func TestExplainSaysWhatIsAllowedAndWhatToDo(t *testing.T) {
 	if len(x.Allowed) != 2 || x.Allowed[0].Code != CodeRevisionNotApproved || x.Allowed[1].Code != "" || x.Allowed[1].Approval.By != "ann" {
 		t.Errorf("allowed %+v", x.Allowed)
 	}
-	if len(x.Next) != 1 || !strings.Contains(x.Next[0], "cadre admission approve old") {
-		t.Errorf("next %v", x.Next)
+	if len(x.Next) != 1 || !strings.Contains(x.Next[0], "cadre admission approve old") || len(x.Now) == 0 {
+		t.Errorf("next %v, findings %+v", x.Next, x.Now)
 	}
 	for code, want := range map[Code]string{
 		CodePeerRevoked: "unrevoke instance " + e.sp.InstanceID, CodeRevisionBelowFloor: "newer revision", CodeRevisionNotAllowed: "rollout status db",
@@ -125,11 +126,13 @@ func TestTheNewestRefusalExplainsAnEmptySlot(t *testing.T) {
 		noted     *Refusal
 		want      Code
 	}{
-		"nothing":            {Decisions{}, nil, ""},
-		"recorded":           {refused(noon), nil, CodeRevisionNotAllowed},
-		"noted":              {Decisions{}, &Refusal{Code: CodeQuoteInvalid, Message: "noted", At: noon}, CodeQuoteInvalid},
-		"noted after it":     {refused(noon), &Refusal{Code: CodeQuoteInvalid, Message: "noted", At: noon.Add(1)}, CodeQuoteInvalid},
-		"noted before it":    {refused(noon), &Refusal{Code: CodeQuoteInvalid, Message: "noted", At: noon.Add(-1)}, CodeRevisionNotAllowed},
+		"nothing":         {Decisions{}, nil, ""},
+		"recorded":        {refused(noon), nil, CodeRevisionNotAllowed},
+		"noted":           {Decisions{}, &Refusal{Code: CodeQuoteInvalid, Message: "noted", At: noon}, CodeQuoteInvalid},
+		"noted after it":  {refused(noon), &Refusal{Code: CodeQuoteInvalid, Message: "noted", At: noon.Add(1)}, CodeQuoteInvalid},
+		"noted before it": {refused(noon), &Refusal{Code: CodeQuoteInvalid, Message: "noted", At: noon.Add(-1)}, CodeRevisionNotAllowed},
+		"noted before an admission": {Decisions{}.Append("db-1", DecisionEntry{What: DecidedAdmit, BootID: "b", At: noon.Add(1)}),
+			&Refusal{Code: CodeQuoteInvalid, Message: "noted", At: noon}, CodeQuoteInvalid},
 		"admitted, and gone": {Decisions{}.Append("db-1", DecisionEntry{What: DecidedAdmit, BootID: "b", At: noon}), nil, ""},
 	} {
 		f := admissible().facts(nil)
@@ -175,6 +178,12 @@ func TestExplainNamesTheRevisionThatIsMeant(t *testing.T) {
 	x := Explain(e.facts(&a), noon)
 	if len(x.Next) != 1 || !strings.Contains(x.Next[0], "cadre admission approve new") {
 		t.Errorf("what runs is not approved, and next is %q", x.Next)
+	}
+	below := admissible()
+	below.sp.RequireApproval, below.sp.Floor, below.sp.Allowed[1].Number = true, 1, 1
+	slices.Reverse(below.sp.Allowed)
+	if x = Explain(below.facts(&a), noon); x.Code != CodeRevisionNotApproved || !strings.Contains(x.Next[0], "cadre admission approve new") {
+		t.Errorf("%s: what runs is not approved, the other one is below the floor, and next is %q", x.Code, x.Next)
 	}
 	e.sp.Allowed[1].Approved = true
 	if x = Explain(e.facts(nil), noon); !strings.Contains(strings.Join(x.Next, "\n"), "revision old waits: `cadre admission approve old`") {

@@ -261,6 +261,9 @@ func TestATT32_ABootIsRevokedByAnyOfItsNames(t *testing.T) {
 			t.Errorf("%s is not among %s", want.Name(), got)
 		}
 	}
+	if names := RevokedAs("i1", "r1", Claims{}); len(names) != 2 {
+		t.Errorf("a name is checked twice: %q", names)
+	}
 	if names := RevokedAs("", "", Claims{}); len(names) != 0 {
 		t.Errorf("nothing is named by %q", names)
 	}
@@ -311,7 +314,7 @@ func TestRevocationsOfAGroupAreOfItsRevisions(t *testing.T) {
 	target.ComposeHash = digits("d", 64)
 	gp := history(GroupPolicy{}, Asked{Recorded: []Known{known(1)}, Revoked: []Revocation{
 		{Kind: RevokedRevision, ID: rev(2)}, {Kind: RevokedRevision, ID: rev(7)}, {Kind: RevokedInstance, ID: rev(1)},
-		{Kind: RevokedRevision, ID: digits("d", 64)}, {Kind: RevokedRevision, ID: rev(1)},
+		{Kind: RevokedRevision, ID: digits("d", 64)}, {Kind: RevokedRevision, ID: rev(1)}, {Kind: RevokedRevision, ID: digits("e", 64)},
 	}}, target)
 	var got []string
 	for _, r := range gp.Revoked {

@@ -71,6 +71,22 @@ func TestATT32_ABootOfTheOldestAllowedRevisionRenews(t *testing.T) {
 	}
 }
 
+// TestATT32_ARecordThatSaysTooLittleNamesWhatIsMissing: the other findings would all be about values that are absent.
+func TestATT32_ARecordThatSaysTooLittleNamesWhatIsMissing(t *testing.T) {
+	for want, edit := range map[string]func(*Admission){
+		"evidence": func(a *Admission) { a.Claims.ComposeHash = "" },
+		"tcb":      func(a *Admission) { a.Claims.TCB = TCB{} },
+		"boot":     func(a *Admission) { *a = Admission{} },
+	} {
+		e := admissible()
+		a := e.admitted()
+		edit(&a)
+		if found := Findings(a, e.sp, e.ip, noon); len(found) != 2 || found[0].Name != want {
+			t.Errorf("findings %+v, want one about %s and one about its age", found, want)
+		}
+	}
+}
+
 func anyWrong(list []Finding) bool {
 	for _, f := range list {
 		if f.Code != "" {

@@ -164,6 +164,14 @@ func TestAnExceptionIsToleratedUntilItEnds(t *testing.T) {
 			t.Errorf("grace of %d days: until %s, want %s", days, got, want)
 		}
 	}
+	// Longer exceptions for other machines do not count.
+	p.GraceDays = 0
+	longer := TCBException{Status: "OutOfDate", Until: until.Add(time.Hour), Reason: "r", FMSPC: "b0c06f000000"}
+	p.Exceptions = append(p.Exceptions, longer)
+	old.FMSPC = "00806f050000"
+	if got := p.ToleratedUntil(old, tcbNow()); !got.Equal(until) {
+		t.Errorf("an exception for another family counts until %s", got)
+	}
 	if got := p.ToleratedUntil(TCB{Status: "UpToDate"}, tcbNow()); !got.IsZero() {
 		t.Errorf("a machine that is up to date is tolerated until %s", got)
 	}
@@ -445,6 +453,30 @@ func TestATT05_ALoweringPermitsNamedNumbersUntilTheNewerDocumentsEnd(t *testing.
 		got, err := m.Lowered(l, now)
 		if !got.Equal(want) || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %+v, %v; want %+v, %q", name, got, err, want, c.want)
+		}
+	}
+}
+
+// TestATT05_AWatermarkDiffersInEachField: a changed record is written again.
+func TestATT05_AWatermarkDiffersInEachField(t *testing.T) {
+	mark := CollateralWatermark{FMSPC: "00806f050000", TCBEvaluation: 17, QEEvaluation: 17, TCBUntil: tcbNow(), QEUntil: tcbNow(), IssuedAt: tcbNow(),
+		Permit: CollateralPermit{TCBEvaluation: 16, QEEvaluation: 16, Until: tcbNow()}}
+	later := tcbNow().Add(time.Second)
+	for name, edit := range map[string]func(*CollateralWatermark){
+		"family":        func(m *CollateralWatermark) { m.FMSPC = "b0c06f000000" },
+		"TCB":           func(m *CollateralWatermark) { m.TCBEvaluation++ },
+		"QE":            func(m *CollateralWatermark) { m.QEEvaluation++ },
+		"TCB until":     func(m *CollateralWatermark) { m.TCBUntil = later },
+		"QE until":      func(m *CollateralWatermark) { m.QEUntil = later },
+		"issued at":     func(m *CollateralWatermark) { m.IssuedAt = later },
+		"permitted TCB": func(m *CollateralWatermark) { m.Permit.TCBEvaluation-- },
+		"permitted QE":  func(m *CollateralWatermark) { m.Permit.QEEvaluation-- },
+		"permit until":  func(m *CollateralWatermark) { m.Permit.Until = later },
+	} {
+		other := mark
+		edit(&other)
+		if mark.Equal(other) || !mark.Equal(mark) {
+			t.Errorf("%s: a changed watermark counts as the same", name)
 		}
 	}
 }
