@@ -444,6 +444,21 @@ func TestR18_TheOnlyMemberWaitsForNoLeader(t *testing.T) {
 	}
 }
 
+// TestR18_TheLastMemberIsNotAloneWhileAnotherOneLeaves: the member that is to be removed may lead as long as it runs.
+func TestR18_TheLastMemberIsNotAloneWhileAnotherOneLeaves(t *testing.T) {
+	f := newFixture(2, "patroni").want("B")
+	f.spec.Replicas = 1
+	f.rolling()
+	for i := range f.obs.Slots {
+		f.obs.Slots[i].Report.Role = RoleFollower
+	}
+	wantHeld(t, f.plan(), "db-0", HoldLeaderUnknown)
+	w := seenBy(f)
+	if w.alone(w.find("db-0")) {
+		t.Error("db-0 counts as the only member")
+	}
+}
+
 // TestR46_MembersThatVoteUnderAnEarlierWorkloadKeepTheirMajority: the spec names a workload without votes now, while
 // the running members still vote among themselves.
 func TestR46_MembersThatVoteUnderAnEarlierWorkloadKeepTheirMajority(t *testing.T) {
