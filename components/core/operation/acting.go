@@ -148,7 +148,7 @@ func (op Operation) reissue(f Facts, now time.Time) (Operation, []Effect) {
 		return op.because("the call had no effect; " + reason), nil
 	}
 	if op.touched() {
-		// A half-done change is not called off. No newer Operation re-targets it before its call is decided. Only its
+		// A half-done change is not called off. No newer spec changes To before its call is decided. Only its
 		// deadline ends it.
 		next, effects := op.overdueInSet(f, now)
 		if next.Phase.Ended() {
@@ -420,7 +420,7 @@ func (op Operation) newBoot(f Facts) bool {
 // wait: the policy may follow.
 func (op Operation) refusal(f Facts) *RefusalView {
 	r := f.Refusal
-	if r == nil || r.At.Before(op.Call.IssuedAt) || r.At.Before(op.Times.Created) {
+	if r == nil || r.At.Before(op.Call.IssuedAt) || r.At.Before(op.Entered[Drained]) {
 		return nil
 	}
 	return r

@@ -70,13 +70,6 @@ func (op Operation) advance(f Facts, now time.Time) (Operation, []Effect) {
 	if next, effects, resolved := op.resolve(f, now); resolved {
 		return next, effects
 	}
-	if f.Retargeted && op.Decided() {
-		return op.end(Superseded, "", "re-targeted by a newer operation", now), nil
-	}
-	if f.ToGo && op.Decided() && (op.Kind == Create || op.Kind == Replace) {
-		// An Operation of its own removes the new CVM. This Operation does not wait for it (R105, R109).
-		return op.end(Superseded, "", "removed as soon as it was made: "+f.Unwanted, now), nil
-	}
 	if op.Kind == Drain && !op.Entered[Drained].IsZero() {
 		return op.stayDrained(f, now)
 	}
@@ -93,7 +86,7 @@ func (op Operation) advance(f Facts, now time.Time) (Operation, []Effect) {
 		return op.fromJoining(f, now)
 	case Settling:
 		return op.fromSettling(f, now)
-	case Done, Aborted, Failed, Superseded, "":
+	case Done, Aborted, Failed, "":
 	}
 	return op, nil
 }
@@ -390,7 +383,7 @@ func (op Operation) call(f Facts, now time.Time) (Operation, []Effect) {
 	if len(parts) == 0 {
 		return op.accepted(f, now), nil // no part is left
 	}
-	if op.Call.Number == 0 {
+	if op.Call.Part == "" {
 		op.Before.Stopped = f.Platform != nil && f.Platform.Stopped
 	}
 	op.Call.issue(parts[0], f, now)
@@ -494,12 +487,12 @@ func (op Operation) step(f Facts, verb Verb) StepReport {
 	return StepReport{}
 }
 
-// Decided reports that the call's effect is settled, so that a re-target may follow (R105).
+// Decided reports that the call's effect is settled, so that a newer spec may change To (R105).
 func (op Operation) Decided() bool {
 	switch op.Phase {
 	case Booting, Joining, Settling:
 		return true
-	case Draining, Drained, Acting, Done, Aborted, Failed, Superseded, "":
+	case Draining, Drained, Acting, Done, Aborted, Failed, "":
 	}
 	return false
 }

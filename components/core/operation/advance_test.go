@@ -350,15 +350,39 @@ func TestR54_NoTransferIsNotedThatWasNotAskedFor(t *testing.T) {
 	}
 }
 
-func TestR105_AfterActingARetargetSupersedes(t *testing.T) {
-	for phase, want := range map[Phase]Phase{Booting: Superseded, Joining: Superseded, Settling: Superseded, Acting: Acting, Draining: Draining} {
+// TestR105_ANewerSpecChangesTheOpenOperation: the permission to disrupt stays, and its goal, drain and deadlines are
+// the next ones. No late answer counts for the next call or drain.
+func TestR105_ANewerSpecChangesTheOpenOperation(t *testing.T) {
+	for _, phase := range []Phase{Booting, Joining, Settling} {
 		op, now := to(t, Update, phase)
+		goal := Operation{ID: "another", Kind: Update, To: "r3", Attempt: 1, Way: Way{SkipDrain: true}}.Begun(time.Minute, now)
+		next := op.Retarget(goal)
+		if next.ID != op.ID || !next.Times.Created.Equal(op.Times.Created) || next.Attempt <= op.Attempt || next.Call.Number != op.Call.Number {
+			t.Errorf("%s: %+v", phase, next)
+		}
+		if next.To != "r3" || next.Phase != Drained || len(next.Call.Applied) > 0 || !next.Times.DrainBy.Equal(now.Add(time.Minute)) || !next.Entered[Booting].IsZero() {
+			t.Errorf("%s: %+v", phase, next)
+		}
+		op.Actor, op.Request = ActorOperator, Request{ID: "r"}
+		if answers := op.Retarget(goal); answers.Request.ID != "r" || answers.Actor == ActorOperator {
+			t.Errorf("%s: it answers %+v on behalf of %s", phase, answers.Request, answers.Actor)
+		}
+		goal.Way.SkipDrain = false
+		if drains := op.Retarget(goal.Begun(time.Minute, now)); drains.Phase != Draining || !drains.Entered[Booting].IsZero() {
+			t.Errorf("%s: %+v", phase, drains)
+		}
+		if open := op.Outage.Until.IsZero(); open && next.Outage != op.Outage || !open && next.Outage != (Outage{}) {
+			t.Errorf("%s: outage %+v, was %+v", phase, next.Outage, op.Outage)
+		}
 		f := quiet(now)
-		f.Retargeted = true
-		next, effects := step(t, op, f, now, want)
-		wantNoEffects(t, effects)
-		if want == Superseded && next.Times.Ended.IsZero() {
-			t.Error("no end time")
+		f.WantedHash = "hash-3"
+		f.Call = &CallResult{Number: op.Call.Number, Outcome: OutcomeRefused} // the answer to the former call
+		next, effects := step(t, next, f, now, Acting)
+		if len(effects) != 1 || effects[0].Number != op.Call.Number+1 {
+			t.Fatalf("%s: %+v", phase, effects)
+		}
+		if next, _ = Advance(next, f, now); next.Call.Outcome != "" {
+			t.Errorf("%s: a late answer decides the next call: %q", phase, next.Call.Outcome)
 		}
 	}
 }

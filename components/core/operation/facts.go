@@ -44,8 +44,6 @@ type Facts struct {
 	Refused string
 	Unmet   bool
 	Will
-	// Retargeted: a newer Operation of the same Slot is recorded with this write.
-	Retargeted bool
 
 	// Task is the platform's record of the change that the last call began, or nil if no task is known.
 	Task *Task
@@ -113,8 +111,6 @@ type Will struct {
 	Unwanted string
 	// Elsewhere: the Slot's wanted Revision is not To, or the Slot is to go.
 	Elsewhere bool
-	// ToGo: the Slot is to be removed with the listed CVM, which its record names.
-	ToGo bool
 	// Paused: the group is paused or frozen. PausedBy says which of the two, by which caller and why, if known.
 	Paused   bool
 	PausedBy string

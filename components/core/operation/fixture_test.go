@@ -106,7 +106,7 @@ func happy(op Operation, now time.Time) Facts {
 			f.Platform = nil
 		}
 		f.Admission.Revision = op.To
-	case Drained, Done, Aborted, Failed, Superseded, "":
+	case Drained, Done, Aborted, Failed, "":
 	}
 	return f
 }

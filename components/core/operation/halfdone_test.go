@@ -22,7 +22,7 @@ func keptDown(t *testing.T) (Operation, Facts, time.Time) {
 }
 
 // TestR87_HalfOfAChangeEndsByItsDeadline: the step is not called off. While the platform answers busy or the call is
-// unsafe, no newer Operation re-targets the step.
+// unsafe, no newer spec re-targets the step.
 func TestR87_HalfOfAChangeEndsByItsDeadline(t *testing.T) {
 	for _, outcome := range []Outcome{OutcomeBusy, OutcomeNotMade} {
 		op, f, now := keptDown(t)

@@ -295,27 +295,3 @@ func TestR89_ABootErrorOfWhoServes(t *testing.T) {
 	f.AwaitsQuorum = true // the member serves: the step waits for nothing
 	step(t, op, f, now, Settling)
 }
-
-// TestR109_WhatIsToGoIsNotWaitedFor: a CVM made for a condemned Slot is removed at once; a step that only changed a
-// CVM ends first.
-func TestR109_WhatIsToGoIsNotWaitedFor(t *testing.T) {
-	for _, kind := range []Kind{Create, Replace, Update, Restart, Delete} {
-		for _, phase := range []Phase{Acting, Booting, Joining, Settling} {
-			op, now := begun(kind), start.Add(time.Minute)
-			op.Phase, op.CVM.VMUUID, op.CVM.InstanceID, op.Times.HealthyBy = phase, "vm-1", "i-1", now.Add(time.Minute)
-			f := booted(now)
-			f.Unwanted = "scaled in to 3 slots"
-			next, _ := Advance(op, f, now)
-			if next.Phase == Superseded {
-				t.Errorf("%s in %s: ended with nothing listed that could go", kind, phase)
-			}
-			f.ToGo = true
-			next, effects := Advance(op, f, now)
-			if ends := (kind == Create || kind == Replace) && phase != Acting; ends != (next.Phase == Superseded) {
-				t.Errorf("%s in %s: %s", kind, phase, next.Phase)
-			} else if ends {
-				wantNoEffects(t, effects)
-			}
-		}
-	}
-}

@@ -28,15 +28,12 @@ const (
 	Aborted Phase = "ABORTED"
 	// Failed: overdue or certainly failed. A failed Slot blocks further healthy Slots until it is available (R40).
 	Failed Phase = "FAILED"
-	// Superseded: a newer Operation of the same Slot took over after acting (R105), or another Operation removes the new
-	// CVM.
-	Superseded Phase = "SUPERSEDED"
 )
 
 // Ended reports whether p is final.
 func (p Phase) Ended() bool {
 	switch p {
-	case Done, Aborted, Failed, Superseded:
+	case Done, Aborted, Failed:
 		return true
 	case Draining, Drained, Acting, Booting, Joining, Settling, "":
 		return false
@@ -132,16 +129,32 @@ type Operation struct {
 	Times    Times      `json:"times,omitzero"`
 }
 
+// Retarget gives the open Operation op the desired state of next (R105). The numbers of calls and drains go on, so no
+// late answer counts for the next call or drain. An open outage goes on too, and op still answers its request.
+func (op Operation) Retarget(next Operation) Operation {
+	next.ID, next.Times.Created = op.ID, op.Times.Created
+	next.Attempt = max(next.Attempt, op.Attempt+1)
+	next.Call.Number = op.Call.Number
+	next.Reason = "the spec changed: " + next.Reason
+	if op.Outage.Until.IsZero() {
+		next.Outage = op.Outage
+	}
+	if next.Request.ID == "" {
+		next.Request = op.Request
+	}
+	return next
+}
+
 // Clocks are the times in op that were read from the leader's clock when an event was seen or an action was done.
 // Deadlines, the end of op, and the platform's own times are not among them.
 func (op *Operation) Clocks() []*time.Time {
-	return []*time.Time{&op.Times.Created, &op.Seen.GoneSince, &op.Call.IssuedAt, &op.Seen.AvailableSince, &op.Outage.From, &op.Outage.Until, &op.Seen.RunningSince}
+	return []*time.Time{&op.Times.Created, &op.Seen.GoneSince, &op.Call.IssuedAt, &op.Seen.AvailableSince, &op.Outage.From, &op.Outage.Until, &op.Seen.RunningSince, &op.Before.Moved.At}
 }
 
-// OutlivesRollout reports that op, once ended, still matters to its Slot under a later rollout. Such Operations
-// re-targeted a CVM or followed such a call, failed half done, healed, drained, or deleted the CVM.
+// OutlivesRollout reports that op, once ended, still matters to its Slot under a later rollout. Such Operations began
+// with a CVM that was moved, failed half done, healed, drained, or deleted the CVM.
 func (op Operation) OutlivesRollout() bool {
-	return op.EndedHalfDone() || op.Phase == Superseded || op.Before.Follows != "" || op.Actor == ActorHealing || op.Kind == Drain || op.Kind == Delete
+	return op.EndedHalfDone() || op.Before.Moved.To != "" || op.Actor == ActorHealing || op.Kind == Drain || op.Kind == Delete
 }
 
 // EndedHalfDone reports that op failed with a part of its change applied.

@@ -140,7 +140,7 @@ func CurrentOrder(op Operation) (o Order, ok bool) {
 			return Order{}, false
 		}
 		o.Verb = VerbCancelDrain
-	case Superseded, "":
+	case "":
 		return Order{}, false
 	}
 	// Both times are by one clock, so their difference holds for any clock.

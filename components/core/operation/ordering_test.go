@@ -47,7 +47,7 @@ func TestR82_WhichOrderStands(t *testing.T) {
 		"done":                                   {Operation{Phase: Done, Entered: entered(Draining)}, ""},
 		"is back in service":                     {Operation{Phase: Done, Kind: Drain, Entered: entered(Draining)}, VerbCancelDrain},
 		"is back in service, and never was away": {Operation{Phase: Done, Kind: Drain, Entered: entered(Drained)}, ""},
-		"superseded":                             {Operation{Phase: Superseded, Entered: entered(Draining)}, ""},
+		"removed as soon as it was made":         {Operation{Phase: Aborted, Entered: entered(Draining, Acting, Booting)}, ""},
 	} {
 		c.op.ID, c.op.Attempt = "op", 2
 		c.op.Times.DrainBy, c.op.Times.HealthyBy = start.Add(time.Minute), start.Add(time.Hour)
@@ -88,7 +88,7 @@ func TestR82_WhatAsksNothingLeavesTheOrderBeforeItStanding(t *testing.T) {
 // TestWhoIsOutOfService: no client is routed to a member from its drain until its next Boot is due.
 func TestWhoIsOutOfService(t *testing.T) {
 	out := map[Phase]bool{Draining: true, Drained: true, Acting: true}
-	for _, p := range []Phase{"", Draining, Drained, Acting, Booting, Joining, Settling, Done, Aborted, Failed, Superseded} {
+	for _, p := range []Phase{"", Draining, Drained, Acting, Booting, Joining, Settling, Done, Aborted, Failed} {
 		if got := (Operation{Phase: p}).OutOfService(); got != out[p] {
 			t.Errorf("%q: %t", p, got)
 		}
@@ -104,8 +104,8 @@ func TestWhoIsOutOfService(t *testing.T) {
 // TestWhatTellsMoreThanItsRollout is kept under a later rollout.
 func TestWhatTellsMoreThanItsRollout(t *testing.T) {
 	for name, op := range map[string]Operation{
-		"superseded": {Phase: Superseded}, "follows one that was": {Phase: Done, Before: Before{Follows: "op-1"}},
-		"healed": {Phase: Failed, Actor: ActorHealing}, "drained": {Phase: Done, Kind: Drain},
+		"began with a moved CVM": {Phase: Done, Before: Before{Moved: Moved{To: "r1"}}},
+		"healed":                 {Phase: Failed, Actor: ActorHealing}, "drained": {Phase: Done, Kind: Drain},
 		"ended with half of its change there": {Phase: Failed, Kind: Update, Call: Call{Applied: []Part{PartOSImage}}},
 	} {
 		if !op.OutlivesRollout() {

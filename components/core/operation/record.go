@@ -107,8 +107,15 @@ type Before struct {
 	Stopped bool `json:"stopped,omitempty"`
 	// Quorum is the arithmetic that admitted the step, or holds it, for people.
 	Quorum string `json:"quorum,omitempty"`
-	// Follows is the Slot's superseded Operation whose call had shown no new Boot when this Operation was recorded.
-	Follows string `json:"follows,omitempty"`
+	// Moved is the Revision that an earlier call gave to the CVM, if no Boot had shown it when To was decided.
+	Moved Moved `json:"moved,omitzero"`
+}
+
+// Moved is a Revision that a call gave to a CVM, the Boot that the call ends, and the time of the call.
+type Moved struct {
+	To     string    `json:"to_revision,omitempty"`
+	BootID string    `json:"boot_id,omitempty"`
+	At     time.Time `json:"at,omitzero"`
 }
 
 // Is reports that boot was the Boot before the step.

@@ -25,7 +25,7 @@ func (op Operation) OutOfService() bool {
 		return !op.Way.Refreshes()
 	case Booting:
 		return op.Way.Service != ""
-	case Joining, Settling, Done, Aborted, Failed, Superseded, "":
+	case Joining, Settling, Done, Aborted, Failed, "":
 	}
 	return false
 }

@@ -34,14 +34,13 @@ func TestWhatCountsForARollout(t *testing.T) {
 		op   Operation
 		want bool
 	}{
-		"an open one of another":    {Operation{Phase: Joining, Rollout: "before"}, true},
-		"an ended one of it":        {Operation{Phase: Done, Rollout: "now"}, true},
-		"an ended one of another":   {Operation{Phase: Done, Rollout: "before"}, false},
-		"one of no rollout":         {Operation{Phase: Done, Kind: Restart}, false},
-		"what was superseded":       {Operation{Phase: Superseded, Rollout: "before"}, true},
-		"what followed such a one":  {Operation{Phase: Done, Rollout: "before", Before: Before{Follows: "x"}}, true},
-		"what healed the slot":      {Operation{Phase: Failed, Actor: ActorHealing}, true},
-		"a drain that somebody had": {Operation{Phase: Done, Kind: Drain}, true},
+		"an open one of another":      {Operation{Phase: Joining, Rollout: "before"}, true},
+		"an ended one of it":          {Operation{Phase: Done, Rollout: "now"}, true},
+		"an ended one of another":     {Operation{Phase: Done, Rollout: "before"}, false},
+		"one of no rollout":           {Operation{Phase: Done, Kind: Restart}, false},
+		"what began with a moved CVM": {Operation{Phase: Done, Rollout: "before", Before: Before{Moved: Moved{To: "x"}}}, true},
+		"what healed the slot":        {Operation{Phase: Failed, Actor: ActorHealing}, true},
+		"a drain that somebody had":   {Operation{Phase: Done, Kind: Drain}, true},
 	} {
 		if got := c.op.Counts("now"); got != c.want {
 			t.Errorf("%s: %t, want %t", name, got, c.want)

@@ -27,7 +27,7 @@ func (w *world) judge(m *member) {
 	if admitted {
 		m.moved = w.findMoved(m, m.seen.Admission.BootID)
 	}
-	if r := m.seen.Report; r != nil && admitted && m.moved == nil && r.BootID == m.seen.Admission.BootID && w.fresh(r) && !m.outlived(r) {
+	if r := m.seen.Report; r != nil && admitted && m.moved.To == "" && r.BootID == m.seen.Admission.BootID && w.fresh(r) && !m.outlived(r) {
 		m.report = r
 	}
 	m.speaks = m.report != nil && w.now.Sub(m.report.ReceivedAt) < operation.LiveWithin
@@ -171,7 +171,7 @@ func (w *world) notReady(m *member) string {
 		return "the platform says " + platformWord(i)
 	case !m.admitted():
 		return m.notAdmitted()
-	case m.moved != nil:
+	case m.moved.To != "":
 		return "its CVM was told to boot another revision, and no boot of it showed yet"
 	case m.report == nil:
 		return "no fresh report from its boot" + m.lastWord()

@@ -12,8 +12,9 @@ import (
 )
 
 // Begin creates the Operation that carries out a, and updates the Plan's own rollout and Slot records with it. The
-// step gets its number, and Assigned becomes the new Revision (R5). The caller writes all three records and ends
-// a.Retarget in one fenced transaction before any effect (R60). ok is false when a may not run.
+// step gets its number, and Assigned becomes the new Revision (R5). Where a newer spec changes an open Operation, the
+// record is that Operation's (R105). The caller writes all three records in one fenced transaction before any effect
+// (R60). ok is false when a may not run.
 func (p *Plan) Begin(a Action, term uint64, now time.Time) (op operation.Operation, ok bool) {
 	if !a.Execute || a.Operation != "" || p.Rollout == nil {
 		return operation.Operation{}, false
@@ -43,6 +44,9 @@ func (p *Plan) Begin(a Action, term uint64, now time.Time) (op operation.Operati
 		Way:      a.Way,
 		Set:      a.Set,
 	}.Begun(a.DrainWithin, now)
+	if a.Retarget != nil {
+		op = a.Retarget.Retarget(op)
+	}
 	if a.Actor == operation.ActorHealing || a.Actor == operation.ActorOperator && a.Kind != operation.Update {
 		op.Rollout = "" // the step is not part of the rollout, and no evidence about it
 	}

@@ -167,7 +167,7 @@ func (w *world) action(c candidate) Action {
 			a.Way.Mode = operation.ModeForce
 		}
 	}
-	if a.From == "" || m.moved == nil && m.movedAway() {
+	if a.From == "" || m.moved.To == "" && m.movedAway() {
 		a.From = m.record.Assigned // the Boot that proved the other Revision is gone, by a step of the Slot
 	}
 	a.Attempt = 1 + w.attempts(m, c.to)
@@ -189,10 +189,10 @@ func (w *world) action(c candidate) Action {
 			a.CVM.InstanceID, a.CVM.VMUUID = "", "" // a Replace names the CVM that it creates
 		}
 	}
-	if m.open != nil && !m.rests() {
-		a.Retarget = m.open.ID
+	if !m.rests() {
+		a.Retarget = m.open
 	}
-	a.Before.Follows = m.follows()
+	a.Before.Moved = m.movedBefore()
 	a.Transfer = w.transfer(c)
 	a.Before.Unavailable = m.down()
 	a.Way.SkipDrain = w.nothingToDrain(c)

@@ -71,7 +71,7 @@ func (w *world) stepMessage(m *member) string {
 	case operation.Joining:
 		return fmt.Sprintf("waits for %s: %s", m.slot, cmp.Or(m.reason, op.Reason))
 	case operation.Draining, operation.Drained, operation.Acting, operation.Booting,
-		operation.Done, operation.Aborted, operation.Failed, operation.Superseded, "":
+		operation.Done, operation.Aborted, operation.Failed, "":
 	}
 	return fmt.Sprintf("waits for %s: %s: %s", m.slot, m.stepWord(), cmp.Or(op.Reason, m.reason))
 }
@@ -162,6 +162,6 @@ func (w *world) wakeForStep(op *operation.Operation, minReady time.Duration, soo
 		sooner(op.Times.HealthyBy)
 	case operation.Booting, operation.Joining:
 		sooner(op.Times.HealthyBy)
-	case operation.Done, operation.Aborted, operation.Failed, operation.Superseded:
+	case operation.Done, operation.Aborted, operation.Failed:
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // FactsFor collects the known facts about one open Operation, for operation.Advance. They include the second
 // evaluation of quorum and roles (R50), whether the Operation is still wanted (R82, R105), and the clock of R8. The
-// caller adds its own facts: Term, Call, Retargeted.
+// caller adds its own facts: Term and Call.
 func FactsFor(spec group.Spec, rec Records, obs Observation, now time.Time, t Timing, op operation.Operation) operation.Facts {
 	return Look(spec, rec, obs, now, t).Facts(op)
 }
@@ -64,7 +64,6 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 	if op.Kind == operation.Update {
 		f.Refused = w.obs.Refused[op.To] // the platform is asked about it until it accepts it
 	}
-	f.ToGo = w.toGo(m)
 	if op.Kind == operation.Drain || op.Kind == operation.Update && len(op.Call.Applied) > 0 {
 		f.Leads = m.leads() || m.named
 		// A leader that has to hand over again does so as in a drain: the rollout's one transfer was made already.
@@ -188,29 +187,13 @@ func (w *world) unwanted(m *member, op operation.Operation) string {
 		return "the slot is not outdated any more"
 	case op.To != m.want.revision:
 		return fmt.Sprintf("the spec moved on to %.8s", m.want.revision)
-	case op.Kind == operation.Update && op.Request.ID == "" && w.exceeds(m):
+	case op.Kind == operation.Update && op.Actor != operation.ActorOperator && w.exceeds(m):
 		needed, _ := w.takes(m)
 		return fmt.Sprintf("%s: it takes %s, and update_policy.most_disruptive_allowed_action is %s", HoldActionNotAllowed, needed, group.MostDisruptive(w.spec))
-	case w.rollout.State == operation.FailedState && op.Attempt <= 1 && op.Kind == operation.Update:
+	case w.rollout.State == operation.FailedState && w.attempts(m, op.To) == 0 && op.Kind == operation.Update:
 		return "the rollout failed: " + w.rollout.Reason
 	}
 	return ""
-}
-
-// toGo reports that m is to be removed, and that its CVM is listed, recorded, and the only CVM with its name. A
-// removal then finds all results of m's calls. A member that bootstraps a set leaves after the set is complete.
-func (w *world) toGo(m *member) bool {
-	i := m.seen.Instance
-	if !m.terminating || i == nil || i.VMUUID != m.boundBefore || len(m.seen.Duplicates) > 0 {
-		return false
-	}
-	if w.ending() {
-		return true
-	}
-	// The answer is true only where the removal may follow. If an operator's override held the removal, the new CVM
-	// would stay unfinished, and without its hooks if the Slot is wanted again.
-	gone := candidate{m: m, kind: operation.Delete, actor: operation.ActorScaling}
-	return !m.keptByHand() && !w.stopped(gone.kind, gone.actor) && len(w.holdsOfFounding(gone)) == 0 && len(w.holdsOfDisk(gone, look{})) == 0
 }
 
 // isBack reports that a later listing has the CVM that op was to replace because a listing lacked it. Before the
@@ -236,7 +219,7 @@ func (w *world) serves(m *member) bool {
 func (w *world) again(m *member, op operation.Operation) candidate {
 	c := candidate{m: m, kind: op.Kind, to: op.To, actor: op.Actor, refresh: op.Way.Refreshes(), service: op.Way.Service, condition: well}
 	if op.Before.Unavailable {
-		c.condition, c.marked = m.condition, op.Request.ID != ""
+		c.condition, c.marked = m.condition, op.Request.ID != "" && op.Actor == operation.ActorOperator
 	}
 	return c
 }

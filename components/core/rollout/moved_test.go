@@ -8,10 +8,12 @@ import (
 )
 
 // movedFixture is a group of four at A whose operator undid the change a moment after db-1's CVM received B. The step
-// is superseded, and its old Boot is still admitted.
+// back was called off before its call, and the old Boot is still admitted.
 func movedFixture() *fixture {
 	f := newFixture(4, "none").want("B").rolling()
-	f.op(1, operation.Superseded, func(op *operation.Operation) { op.Call.Number, op.Call.IssuedAt = 1, f.now.Add(-3*time.Second) })
+	f.op(1, operation.Aborted, func(op *operation.Operation) {
+		op.Call.Number, op.Before.Moved = 1, operation.Moved{To: op.To, BootID: op.Before.BootID, At: f.now.Add(-3 * time.Second)}
+	})
 	return f.want("A")
 }
 
@@ -22,8 +24,8 @@ func TestASlotWhoseCallDidNotShowYetIsOnItsWay(t *testing.T) {
 	p := f.plan()
 	wantExecutes(t, p, "UPDATE db-1")
 	a := actionOf(t, p, "db-1")
-	if a.Before.Follows != f.rec.Operations[0].ID || !a.Way.SkipDrain || a.To != revisionOf(f.spec, "A") {
-		t.Errorf("follows %q, skip_drain %t, to %.8s", a.Before.Follows, a.Way.SkipDrain, a.To)
+	if a.Before.Moved != f.rec.Operations[0].Before.Moved || !a.Way.SkipDrain || a.To != revisionOf(f.spec, "A") {
+		t.Errorf("moved %+v, skip_drain %t, to %.8s", a.Before.Moved, a.Way.SkipDrain, a.To)
 	}
 	if w := newWorld(f.spec, f.rec, f.obs, f.now, f.t); w.find("db-1").ready || !w.find("db-0").ready {
 		t.Error("the Boot that is to go counts as ready, or one that stays does not")
@@ -39,7 +41,7 @@ func TestASlotWhoseCallDidNotShowYetIsOnItsWay(t *testing.T) {
 func TestTheStepBackIsNotCalledOff(t *testing.T) {
 	f := movedFixture().rolling()
 	f.op(1, operation.Drained, func(op *operation.Operation) {
-		op.Way.SkipDrain, op.Before.Follows, op.To = true, f.rec.Operations[0].ID, revisionOf(f.spec, "A")
+		op.Way.SkipDrain, op.Before.Moved, op.To = true, f.rec.Operations[0].Before.Moved, revisionOf(f.spec, "A")
 	})
 	if facts := f.facts(f.rec.Operations[1]); facts.Unwanted != "" || !facts.Safe {
 		t.Errorf("unwanted: %q, unsafe: %q", facts.Unwanted, facts.SafeReason)
@@ -53,32 +55,34 @@ func TestACallThatShowedOrWasFollowedCountsNoMore(t *testing.T) {
 			f.obs.Slots[1].Admission.BootID, f.obs.Slots[1].Report.BootID = "boot-new", "boot-new"
 		},
 		"a later call that failed": func(f *fixture) {
-			f.rolling().op(1, operation.Failed, func(op *operation.Operation) { op.Before.Follows, op.Call.Number = f.rec.Operations[0].ID, 1 })
-		},
-		"two later calls, one after the other": func(f *fixture) {
-			f.rolling().op(1, operation.Superseded, func(op *operation.Operation) {
-				op.ID, op.Before.Follows, op.Call.Number, op.Call.IssuedAt = "second", f.rec.Operations[0].ID, 1, f.now.Add(-2*time.Second)
+			f.rolling().op(1, operation.Failed, func(op *operation.Operation) {
+				op.Before.Moved, op.Call.Part = f.rec.Operations[0].Before.Moved, operation.PartCompose
 			})
-			f.op(1, operation.Failed, func(op *operation.Operation) { op.ID, op.Before.Follows, op.Call.Number = "third", "second", 1 })
+		},
+		"the later call of the same step failed": func(f *fixture) {
+			op := &f.rec.Operations[0]
+			op.Phase, op.Call.Number, op.Call.Part = operation.Failed, 2, operation.PartCompose
 		},
 		"a Boot that lives on when the effect must have shown": func(f *fixture) {
-			f.rec.Operations[0].Call.IssuedAt = f.obs.Slots[1].Report.ReceivedAt.Add(-f.t.OrDefault().Settle)
+			f.rec.Operations[0].Before.Moved.At = f.obs.Slots[1].Report.ReceivedAt.Add(-f.t.OrDefault().Settle)
 		},
-		"a step without a call": func(f *fixture) { f.rec.Operations[0].Call.Number = 0 },
+		"a step whose CVM nothing moved": func(f *fixture) { f.rec.Operations[0].Before.Moved = operation.Moved{} },
 	} {
 		f := movedFixture()
 		edit(f)
-		if m := newWorld(f.spec, f.rec, f.obs, f.now, f.t).find("db-1"); m.moved != nil || !m.ready {
-			t.Errorf("%s: moved by %v, not ready: %q", name, m.moved, m.reason)
+		if m := newWorld(f.spec, f.rec, f.obs, f.now, f.t).find("db-1"); m.moved.To != "" || !m.ready {
+			t.Errorf("%s: moved to %+v, not ready: %q", name, m.moved, m.reason)
 		}
 	}
 	for name, edit := range map[string]func(op *operation.Operation){
 		"called off before its call": func(op *operation.Operation) { op.Phase = operation.Aborted },
-		"whose call was refused":     func(op *operation.Operation) { op.Call.Number, op.Call.Outcome = 1, operation.OutcomeRefused },
+		"whose call was refused": func(op *operation.Operation) {
+			op.Call.Part, op.Call.Outcome = operation.PartCompose, operation.OutcomeRefused
+		},
 	} {
 		f := movedFixture().rolling()
-		f.op(1, operation.Failed, func(op *operation.Operation) { op.Before.Follows = f.rec.Operations[0].ID; edit(op) })
-		if m := newWorld(f.spec, f.rec, f.obs, f.now, f.t).find("db-1"); m.moved == nil {
+		f.op(1, operation.Failed, func(op *operation.Operation) { op.Before.Moved = f.rec.Operations[0].Before.Moved; edit(op) })
+		if m := newWorld(f.spec, f.rec, f.obs, f.now, f.t).find("db-1"); m.moved.To == "" {
 			t.Errorf("a step %s says what became of the Slot", name)
 		}
 	}
@@ -97,8 +101,8 @@ func TestAStepThatEndsBetweenItsPartsLeavesItsSlotOnItsWay(t *testing.T) {
 		})
 		return newWorld(f.spec, f.rec, f.obs, f.now, f.t).find("db-1")
 	}
-	if m := between(func(*fixture, *operation.Operation) {}); m.moved == nil || m.ready {
-		t.Errorf("moved by %v, ready: %t", m.moved, m.ready)
+	if m := between(func(*fixture, *operation.Operation) {}); m.moved.To == "" || m.ready {
+		t.Errorf("moved to %+v, ready: %t", m.moved, m.ready)
 	}
 	for name, edit := range map[string]func(f *fixture, op *operation.Operation){
 		"no part had an effect": func(_ *fixture, op *operation.Operation) { op.Call.Applied = nil },
@@ -109,8 +113,8 @@ func TestAStepThatEndsBetweenItsPartsLeavesItsSlotOnItsWay(t *testing.T) {
 			f.obs.Slots[1].Admission.BootID, f.obs.Slots[1].Report.BootID = "boot-new", "boot-new"
 		},
 	} {
-		if m := between(edit); m.moved != nil {
-			t.Errorf("%s: moved by %s", name, m.moved.ID)
+		if m := between(edit); m.moved.To != "" {
+			t.Errorf("%s: moved to %+v", name, m.moved)
 		}
 	}
 }

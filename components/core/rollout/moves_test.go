@@ -27,7 +27,7 @@ var drawnArrow = regexp.MustCompile(`(?m)^ +([A-Z]+ --> [A-Z]+): `)
 
 // rare are the arrows that no story takes: the operation package tests each of them.
 var rare = map[string]bool{
-	"DRAINED --> JOINING": true, "DRAINED --> FAILED": true, "ACTING --> JOINING": true, "BOOTING --> DRAINED": true, "SETTLING --> FAILED": true,
+	"DRAINED --> JOINING": true, "DRAINED --> FAILED": true, "ACTING --> JOINING": true, "SETTLING --> FAILED": true, "BOOTING --> DRAINING": true,
 }
 
 // isTheDiagram compares the changes with the diagram: the diagram has all of them, and in addition only the rare

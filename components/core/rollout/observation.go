@@ -68,7 +68,7 @@ type Records struct {
 	// Rollout is the current or last rollout; nil before the first.
 	Rollout *operation.Rollout
 	// Operations are all open Operations of the group and all of the current rollout. For each Slot they include the
-	// newest Operations that were superseded, followed a superseded Operation, or healed the Slot.
+	// newest Operations that moved or healed the Slot.
 	Operations []operation.Operation
 	Policies   map[string]policy.SlotPolicy
 	// Policy is the group's: the order of its Revisions, the floor, the approvals. The zero value restricts nothing.

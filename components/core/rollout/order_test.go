@@ -458,7 +458,7 @@ func TestR105_AStepIsFollowedByARefresh(t *testing.T) {
 		f.rolling()
 		var takes group.UpdateAction
 		for _, a := range f.plan().Actions {
-			if a.Retarget != "" {
+			if a.Retarget != nil {
 				takes = a.Takes
 			}
 		}

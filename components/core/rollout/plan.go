@@ -68,8 +68,9 @@ type Action struct {
 	DrainWithin time.Duration `json:"-"`
 	// Attempt counts the Operations of this Slot towards To in this rollout, from 1.
 	Attempt int `json:"attempt,omitempty"`
-	// Retarget names an open Operation after Acting that this Action supersedes (R105).
-	Retarget string `json:"retarget,omitempty"`
+	// Retarget is the open Operation that this Action gives another desired state (R105); nil: the Action gets an
+	// Operation of its own.
+	Retarget *operation.Operation `json:"-"`
 }
 
 // Move is the change of an update from one Revision to another (R146).

@@ -430,7 +430,7 @@ func TestR105_ASlotThatBootsAnIntermediateRevisionGetsTheNewestNext(t *testing.T
 	p := f.want("C").plan()
 	wantExecutes(t, p, "UPDATE db-2")
 	a := actionOf(t, p, "db-2")
-	if a.Retarget != id || a.To != revisionOf(f.spec, "C") || !a.Way.SkipDrain {
+	if a.Retarget == nil || a.Retarget.ID != id || a.To != revisionOf(f.spec, "C") || !a.Way.SkipDrain {
 		t.Errorf("action %+v", a)
 	}
 	wantHeld(t, p, "db-1", HoldMaxUnavailable)
@@ -440,7 +440,7 @@ func TestR105_AnUndecidedCallIsDecidedFirst(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling().op(2, operation.Acting, nil)
 	p := f.want("C").plan()
 	wantExecutes(t, p)
-	if a := actionOf(t, p, "db-2"); a.Operation == "" || a.Retarget != "" {
+	if a := actionOf(t, p, "db-2"); a.Operation == "" || a.Retarget != nil {
 		t.Errorf("action %+v", a)
 	}
 }
@@ -450,7 +450,7 @@ func TestR105_GoingBackWhileTheSlotBootsIsARetargetToo(t *testing.T) {
 	f.obs.Slots[2].Report = nil // its last admission still proves A
 	p := f.want("A").plan()
 	wantExecutes(t, p, "UPDATE db-2")
-	if a := actionOf(t, p, "db-2"); a.Retarget == "" {
+	if a := actionOf(t, p, "db-2"); a.Retarget == nil {
 		t.Errorf("action %+v", a)
 	}
 }

@@ -219,7 +219,7 @@ func TestR50_PropertyWhatIsBegunIsSafeAtOnce(t *testing.T) {
 		p := f.plan()
 		for _, a := range p.Actions {
 			op, ok := p.Begin(a, 1, f.now)
-			if !ok || a.Retarget != "" {
+			if !ok || a.Retarget != nil {
 				continue
 			}
 			g := *f

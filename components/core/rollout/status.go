@@ -202,7 +202,7 @@ func phaseWord(op operation.Operation) group.SlotState {
 		return group.SlotJoining
 	case operation.Settling:
 		return group.SlotSettling
-	case operation.Done, operation.Aborted, operation.Failed, operation.Superseded, "":
+	case operation.Done, operation.Aborted, operation.Failed, "":
 	}
 	return group.SlotUnavailable
 }

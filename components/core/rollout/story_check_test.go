@@ -199,7 +199,7 @@ func (k *checker) leader(slot string) {
 
 // effective checks an effect of a call.
 func (k *checker) effective(op operation.Operation, e operation.Effect) {
-	key := op.ID + " " + string(e.Call)
+	key := fmt.Sprint(op.ID, op.Rollout, op.Order, e.Call) // a newer spec gives an Operation another number and other parts
 	if k.effects[key]++; k.effects[key] > 1 {
 		k.broke("I17: %s of %s takes effect %d times", e.Call, op.ID, k.effects[key])
 	}

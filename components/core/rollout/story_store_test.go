@@ -87,10 +87,8 @@ func (c *coordinator) record(rec rollout.Records, now time.Time) (changed bool) 
 		}
 		begun++
 		c.check.begun(a, op, rec)
-		if a.Retarget != "" {
-			old, _ := operation.Advance(s.operations[a.Retarget], operation.Facts{Term: c.term, Retargeted: true}, now)
-			c.moves.made(s.operations[a.Retarget].Phase, old.Phase)
-			c.keep(old)
+		if a.Retarget != nil {
+			c.moves.made(a.Retarget.Phase, op.Phase)
 		}
 		c.keep(op)
 		c.writes[op.ID]++
@@ -150,7 +148,7 @@ func (c *coordinator) keep(op operation.Operation) {
 		subject = string(op.Kind) + " of " + op.Way.Service + " in " + op.Slot
 	}
 	switch {
-	case !known:
+	case !known, before.To != op.To:
 		c.note(subject, "%s%s", op.Phase, arrow(c.w, op))
 	case before.Phase != op.Phase && op.Phase.Ended() && op.Phase != operation.Done:
 		c.note(subject, "%s%s", op.Phase, because(op.Reason))

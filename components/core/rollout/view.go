@@ -191,7 +191,7 @@ func (m *member) shownDown() bool {
 
 // movedAway: an Operation ended the admitted Boot, and no Boot came after it.
 func (m *member) movedAway() bool {
-	return m.moved != nil || m.report == nil && m.observed != "" && m.record.Assigned != "" && m.record.Assigned != m.observed
+	return m.moved.To != "" || m.report == nil && m.observed != "" && m.record.Assigned != "" && m.record.Assigned != m.observed
 }
 
 // beganMoved: the step of m began when its Boot was moved away, and no Boot showed since. Later checks find m as down
@@ -202,7 +202,7 @@ func (m *member) beganMoved() bool {
 	if op == nil || op.Way.Refreshes() || m.report != nil || a == nil || a.BootID == "" || a.BootID != op.Before.BootID {
 		return false
 	}
-	return m.moved != nil || op.From != "" && op.From != m.observed
+	return m.moved.To != "" || op.From != "" && op.From != m.observed
 }
 
 // expected: m's agent should report, since its Boot is admitted and no evidence says that it is down.

@@ -107,9 +107,9 @@ type member struct {
 	history
 	// policed is the Instance in the Slot's policy; "": none.
 	policed string
-	// moved is the entry of superseded that moved the CVM to another Revision than the admitted one, while no new Boot
-	// showed yet. nil: no such Operation exists.
-	moved *operation.Operation
+	// moved is the Revision that a call gave to the CVM, while the admission still names the Boot before; otherwise
+	// zero.
+	moved operation.Moved
 	// condition is the verdict of all evidence about the member.
 	condition condition
 	// observed is the attested Revision, or empty (R4).
@@ -126,10 +126,8 @@ type history struct {
 	past []operation.Operation
 	// makers are the Operations, open or ended and of any rollout, whose calls may have made a CVM with the Slot's name.
 	makers []*operation.Operation
-	// superseded are the Slot's re-targeted Operations, of any rollout, whose call was made. followed holds the ids of
-	// the Operations that a later call followed.
-	superseded []*operation.Operation
-	followed   map[string]bool
+	// movers are the Slot's Operations, of any rollout, that began with a moved CVM or ended between two parts.
+	movers []*operation.Operation
 	// drains are the ended Operations that drained the Slot, of any rollout.
 	drains []operation.Operation
 	// healed are the ended Operations that healed the Slot, of any rollout.
@@ -254,9 +252,10 @@ func (w *world) ofGroup(r *group.SlotRecord) bool { return r.Group == w.spec.Nam
 // recorded orders Operations as they were recorded: by Term and number, never by a clock, since leaders' clocks
 // differ. Each rollout restarts the count. The count includes Operations outside the rollout's steps, whose ids begin
 // as the steps' ids do, and requests by name, whose ids do not. The current rollout's Operations came after all
-// others.
+// others. An open Operation is its Slot's last.
 func (w *world) recorded(a, b operation.Operation) int {
-	return cmp.Or(cmp.Compare(btoi(w.began(&a)), btoi(w.began(&b))), cmp.Compare(a.Term, b.Term), cmp.Compare(a.Order, b.Order), cmp.Compare(a.ID, b.ID))
+	open, began := btoi(!a.Phase.Ended())-btoi(!b.Phase.Ended()), btoi(w.began(&a))-btoi(w.began(&b))
+	return cmp.Or(open, began, cmp.Compare(a.Term, b.Term), cmp.Compare(a.Order, b.Order), cmp.Compare(a.ID, b.ID))
 }
 
 // began: op was recorded under the current rollout.
@@ -275,7 +274,9 @@ func (w *world) joinOperations() {
 		if m == nil {
 			continue
 		}
-		m.joinSuperseded(op)
+		if op.Before.Moved.To != "" || endsBetweenParts(op) {
+			m.movers = append(m.movers, op)
+		}
 		// The Operations of other rollouts have numbers of their own, without an order among these.
 		ofRollout := w.rec.Rollout != nil && op.Rollout == w.rec.Rollout.ID
 		if !op.Phase.Ended() {
@@ -351,7 +352,7 @@ func (w *world) givenOther(m *member) bool {
 	if m.open != nil && m.open.Decided() && m.open.Kind != operation.Restart {
 		return m.open.To != m.want.revision
 	}
-	if m.moved != nil && (m.open == nil || !m.open.Decided()) {
+	if m.moved.To != "" && (m.open == nil || !m.open.Decided()) {
 		return m.moved.To != m.want.revision
 	}
 	wanted, i := w.rec.Revisions[m.want.revision].ComposeHash, m.seen.Instance

@@ -146,7 +146,7 @@ func (r *run) op(id, slot string, phase operation.Phase, change ...func(*operati
 		op.Call.Outcome = operation.OutcomeDone
 	case operation.Failed:
 		op.Failure.Cause, op.Reason = operation.CauseDeadline, "not available"
-	case operation.Drained, operation.Joining, operation.Settling, operation.Done, operation.Aborted, operation.Superseded:
+	case operation.Drained, operation.Joining, operation.Settling, operation.Done, operation.Aborted:
 	}
 	for _, c := range change {
 		c(&op)

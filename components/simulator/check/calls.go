@@ -14,6 +14,8 @@ import (
 func onceEffective(t trace.Trace) []Violation {
 	type part struct {
 		operation string
+		rollout   string // a newer spec gives an Operation another rollout, or another number in it, and other parts
+		order     int
 		verb      cloud.Verb
 	}
 	var f findings
@@ -22,13 +24,13 @@ func onceEffective(t trace.Trace) []Violation {
 		id := e.Call.ID
 		if e.Kind == trace.Called {
 			if op := s.member(e.Slot).acting(); op != nil {
-				calls[id] = part{op.ID, e.Call.Verb}
+				calls[id] = part{op.ID, op.Rollout, op.Order, e.Call.Verb}
 			}
 		}
 		if e.Kind == trace.Lost {
 			// The effect of the call is gone: repeating the call is no second effect.
 			if op := s.member(e.Slot).acting(); op != nil {
-				delete(parts, part{op.ID, cloud.Create})
+				delete(parts, part{op.ID, op.Rollout, op.Order, cloud.Create})
 			}
 		}
 		if e.Kind != trace.Effected || e.By == "fault" {
@@ -115,10 +117,10 @@ func (s *state) endsOpen(e trace.Event, latest time.Duration) string {
 	switch {
 	case e.Deleted && !op.Phase.Ended():
 		return "its record is removed in phase " + string(op.Phase)
-	case e.Deleted || op.Call.Number == 0:
+	case e.Deleted || op.Call.Part == "":
 	case op.Phase == operation.Done && op.Call.Outcome == "":
 		return "it is done, and its call has no outcome"
-	case (op.Phase == operation.Superseded || op.Phase == operation.Aborted) && op.Call.Outcome == "" && e.At < latest:
+	case op.Phase == operation.Aborted && op.Call.Outcome == "" && e.At < latest:
 		return "it is " + string(op.Phase) + ", and its call, which has no outcome, may still take effect"
 	case op.Phase == operation.Failed && op.Failure.Cause == "":
 		return "it failed after a call, and gives no cause"

@@ -421,7 +421,7 @@ func (m *member) acting() *operation.Operation {
 // takes no member away, and neither does a Refresh, which stops nothing. A Refresh with a call no
 // longer is one. Without a drain the call itself is the first such phase.
 func takesAway(op *operation.Operation) bool {
-	if op.Way.Refreshes() && op.Call.Number == 0 {
+	if op.Way.Refreshes() && op.Call.Part == "" {
 		return false
 	}
 	switch op.Phase {
@@ -429,7 +429,7 @@ func takesAway(op *operation.Operation) bool {
 		return op.Kind != operation.Create && !op.Way.SkipDrain
 	case operation.Acting, operation.Booting, operation.Joining, operation.Settling:
 		return op.Kind != operation.Create
-	case operation.Done, operation.Aborted, operation.Failed, operation.Superseded, "":
+	case operation.Done, operation.Aborted, operation.Failed, "":
 	}
 	return false
 }

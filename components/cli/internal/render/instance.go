@@ -142,7 +142,7 @@ func phaseTone(p operation.Phase) Tone {
 		return Good
 	case operation.Failed:
 		return Bad
-	case operation.Aborted, operation.Superseded:
+	case operation.Aborted:
 		return Dim
 	case operation.Draining, operation.Drained, operation.Acting, operation.Booting, operation.Joining, operation.Settling:
 	}

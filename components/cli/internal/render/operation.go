@@ -57,7 +57,7 @@ func deadline(o operation.Operation, now time.Time) string {
 		at = o.Times.DrainBy
 	case operation.Booting, operation.Joining, operation.Settling:
 		at = o.Times.HealthyBy
-	case operation.Acting, operation.Done, operation.Aborted, operation.Failed, operation.Superseded:
+	case operation.Acting, operation.Done, operation.Aborted, operation.Failed:
 	}
 	switch {
 	case at.IsZero():

@@ -53,7 +53,7 @@ func (o *Operator) send(ctx context.Context, seen observe.Seen, op operation.Ope
 	case operation.PartResources, operation.PartOSImage:
 		return o.reshape(ctx, seen, effect, result)
 	case operation.PartCompose:
-		p, ok := o.preparedFor(op.ID)
+		p, ok := o.preparedFor(op)
 		if !ok {
 			return fmt.Errorf("%w: the update is not prepared any more", platform.ErrBusy)
 		}
@@ -104,7 +104,7 @@ func (o *Operator) reshape(ctx context.Context, seen observe.Seen, effect operat
 // create makes the Slot's CVM in the group's app. The first CVM goes into the app that was
 // provisioned for it.
 func (o *Operator) create(ctx context.Context, seen observe.Seen, op operation.Operation, result *operation.CallResult) error {
-	p, ok := o.preparedFor(op.ID)
+	p, ok := o.preparedFor(op)
 	if !ok {
 		return fmt.Errorf("%w: the creation is not prepared any more", platform.ErrBusy)
 	}

@@ -23,6 +23,8 @@ import (
 // prepared is the preparation of one Operation: the document that was judged, and the platform's
 // answer to it.
 type prepared struct {
+	// revision is the Operation's To; a newer spec may change it.
+	revision string
 	// text is the app-compose.json whose hash may be allowed. hash is computed here and not taken
 	// from the platform.
 	text []byte
@@ -38,13 +40,13 @@ type prepared struct {
 	at       time.Time
 }
 
-func (o *Operator) preparedFor(id string) (prepared, bool) {
+func (o *Operator) preparedFor(op operation.Operation) (prepared, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	// No caller asks about a re-targeted Operation again, so entries expire.
+	// No caller asks about an Operation again that another leader ends, so entries expire.
 	maps.DeleteFunc(o.prepared, func(_ string, p prepared) bool { return o.cfg.Now().Sub(p.at) >= provisionedFor })
-	p, ok := o.prepared[id]
-	return p, ok
+	p, ok := o.prepared[op.ID]
+	return p, ok && p.revision == op.To
 }
 
 // prepare meets the conditions of the irreversible call. The platform knows the content, and the
@@ -86,7 +88,7 @@ func (o *Operator) prepare(ctx context.Context, lease store.Lease, v *view.View,
 		hold("%s: %s", d.Code, d.Message)
 		return nil
 	}
-	p, ok := o.preparedFor(op.ID)
+	p, ok := o.preparedFor(op)
 	if !ok {
 		var err error
 		if p, err = o.provision(ctx, v, seen, op); err != nil {
@@ -134,7 +136,7 @@ func (o *Operator) provision(ctx context.Context, v *view.View, seen observe.See
 	if err != nil {
 		return prepared{}, fmt.Errorf("render app-compose.json: %w", err)
 	}
-	p := prepared{content: template, template: platformTemplate(template, text), at: o.cfg.Now()}
+	p := prepared{revision: op.To, content: template, template: platformTemplate(template, text), at: o.cfg.Now()}
 	vm := op.CVM.VMUUID
 	app := appOf(seen)
 	if op.Kind == operation.Create || op.Kind == operation.Replace {

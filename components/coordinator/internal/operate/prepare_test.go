@@ -46,16 +46,20 @@ func TestAnOperationThatIsCalledOffIsNotPrepared(t *testing.T) {
 	}
 }
 
-// TestPreparationsExpire: no event announces that an Operation was re-targeted.
-func TestPreparationsExpire(t *testing.T) {
+// TestWhatWasPreparedIsNotKeptForEver: no event announces that another leader ended an Operation. A newer spec changes
+// an Operation's Revision, and its document is then another one.
+func TestWhatWasPreparedIsNotKeptForEver(t *testing.T) {
 	now := time.Now()
 	o := New(Config{Now: func() time.Time { return now }})
 	o.prepared["old"], o.prepared["young"] = prepared{at: now.Add(-provisionedFor)}, prepared{at: now.Add(-time.Second)}
-	if _, ok := o.preparedFor("another"); ok || len(o.prepared) != 1 {
+	if _, ok := o.preparedFor(operation.Operation{ID: "another"}); ok || len(o.prepared) != 1 {
 		t.Errorf("found %t, kept %d", ok, len(o.prepared))
 	}
-	if _, ok := o.preparedFor("young"); !ok {
+	if _, ok := o.preparedFor(operation.Operation{ID: "young"}); !ok {
 		t.Error("what is young is prepared anew")
+	}
+	if _, ok := o.preparedFor(operation.Operation{ID: "young", To: "newer"}); ok {
+		t.Error("what was prepared for an earlier revision is used for the newer one")
 	}
 }
 

@@ -6,13 +6,13 @@ import (
 	"cadre.dev/store"
 )
 
-// maxBegun bounds the Operations that one pass starts: each takes up to four of a transaction's
+// maxBegun bounds the Operations that one pass starts: each takes up to three of a transaction's
 // operations. The next pass starts the next ones.
 const maxBegun = 8
 
-// begun returns the Operations that this pass starts and the Operations that they end, with all
-// writes of the transaction.
-func (p *pass) begun() (ops []store.Op, started, over []operation.Operation, err error) {
+// begun returns the Operations that this pass starts or gives another desired state, with all writes of the
+// transaction.
+func (p *pass) begun() (ops []store.Op, started []operation.Operation, err error) {
 	for _, a := range p.plan.Actions {
 		if len(started) == maxBegun {
 			break
@@ -22,27 +22,21 @@ func (p *pass) begun() (ops []store.Op, started, over []operation.Operation, err
 			continue
 		}
 		op = truncate.Operation(op)
-		put, err := store.Put(store.OperationKey(op.ID), op, 0)
+		var index uint64
+		if a.Retarget != nil {
+			index = p.view.Operations[op.ID].Index
+		}
+		put, err := store.Put(store.OperationKey(op.ID), op, index)
 		if err != nil {
-			return nil, nil, nil, err
+			return nil, nil, err
 		}
 		ops = append(ops, put)
 		started = append(started, op)
-		if a.Retarget != "" {
-			old := p.view.Operations[a.Retarget]
-			ended, _ := operation.Advance(old.Value, operation.Facts{Term: p.lease.Term(), Retargeted: true}, p.now)
-			put, err := store.Put(store.OperationKey(a.Retarget), truncate.Operation(ended), old.Index)
-			if err != nil {
-				return nil, nil, nil, err
-			}
-			ops = append(ops, put)
-			over = append(over, ended)
-		}
 		if asked, ok := p.view.Queue[a.Request.ID]; ok && a.Request.ID != "" {
 			ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.QueueKey(a.Request.ID), Index: asked.Index})
 		}
 	}
-	return ops, started, over, nil
+	return ops, started, nil
 }
 
 // answeredOps removes the requests that need no more work, at most room of them.

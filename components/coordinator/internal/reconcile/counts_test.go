@@ -7,22 +7,22 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// TestAWriteForAClockKeepsTheOrderOfOperations: the ended Operation that is written last is a Slot's
+// TestWhatIsWrittenForAClockChangesNoOrder: the ended Operation that is written last is a Slot's
 // newest. Writing an Operation with a successor would hide how the successor ended, and a cancelled
 // step would never be retried.
-func TestAWriteForAClockKeepsTheOrderOfOperations(t *testing.T) {
-	op := func(id string, phase operation.Phase, calls int) operation.Operation {
-		return operation.Operation{ID: id, Group: "pg", Slot: "pg-0", Phase: phase, Call: operation.Call{Number: calls}}
+func TestWhatIsWrittenForAClockChangesNoOrder(t *testing.T) {
+	op := func(id string, phase operation.Phase, moved string) operation.Operation {
+		return operation.Operation{ID: id, Group: "pg", Slot: "pg-0", Phase: phase, Before: operation.Before{Moved: operation.Moved{To: moved}}}
 	}
 	for name, c := range map[string]struct {
 		ops    []operation.Operation // in the order in which they were written
 		counts string
 	}{
-		"re-targeted, and the next is open":    {[]operation.Operation{op("a", operation.Superseded, 1), op("b", operation.Draining, 0)}, "ab"},
-		"re-targeted, and the next ended":      {[]operation.Operation{op("a", operation.Superseded, 1), op("b", operation.Aborted, 0)}, ""},
-		"both, and a third is open":            {[]operation.Operation{op("a", operation.Superseded, 1), op("b", operation.Aborted, 0), op("c", operation.Acting, 1)}, "c"},
-		"re-targeted twice":                    {[]operation.Operation{op("a", operation.Superseded, 1), op("b", operation.Superseded, 1)}, "b"},
-		"re-targeted before anything was told": {[]operation.Operation{op("a", operation.Superseded, 0)}, ""},
+		"began with a moved CVM, and the next is open": {[]operation.Operation{op("a", operation.Aborted, "r2"), op("b", operation.Draining, "r2")}, "ab"},
+		"began with a moved CVM, and the next ended":   {[]operation.Operation{op("a", operation.Aborted, "r2"), op("b", operation.Aborted, "")}, ""},
+		"both, and a third is open":                    {[]operation.Operation{op("a", operation.Aborted, "r2"), op("b", operation.Aborted, ""), op("c", operation.Acting, "")}, "c"},
+		"two began with a moved CVM":                   {[]operation.Operation{op("a", operation.Aborted, "r2"), op("b", operation.Aborted, "r2")}, "b"},
+		"began with a CVM that nothing moved":          {[]operation.Operation{op("a", operation.Aborted, "")}, ""},
 	} {
 		v := &view.View{Operations: map[string]view.Rec[operation.Operation]{}}
 		for n, one := range c.ops {

@@ -22,7 +22,7 @@ func (p *pass) record(ctx context.Context) (changed bool, err error) {
 	if fresh, err := p.recordNewSlots(ctx); err != nil || fresh {
 		return fresh, err
 	}
-	begun, started, over, err := p.begun()
+	begun, started, err := p.begun()
 	if err != nil {
 		return false, err
 	}
@@ -52,7 +52,7 @@ func (p *pass) record(ctx context.Context) (changed bool, err error) {
 		if err := write(ctx, ops...); err != nil {
 			return false, fmt.Errorf("record plan: %w", err)
 		}
-		p.count(started, over, slots)
+		p.count(started, slots)
 		for _, op := range started {
 			p.log.Info("operation recorded", "operation", op.ID, "slot", op.Slot, "kind", op.Kind, "phase", op.Phase, "revision", op.To, "reason", op.Before.Quorum)
 			p.cfg.Failpoint(FailAfterRecorded)
@@ -65,12 +65,9 @@ func (p *pass) record(ctx context.Context) (changed bool, err error) {
 }
 
 // count updates the metrics after a write.
-func (p *pass) count(started, over []operation.Operation, slots []group.SlotRecord) {
+func (p *pass) count(started []operation.Operation, slots []group.SlotRecord) {
 	for _, op := range started {
 		p.cfg.Metrics.Began(op)
-	}
-	for _, op := range over {
-		p.cfg.Metrics.Ended(op)
 	}
 	for _, s := range slots {
 		p.cfg.Metrics.SlotWritten(p.view.Slots[s.Slot].Value, s)

@@ -69,7 +69,7 @@ const (
 )
 
 // Past splits the ended Operations of a Slot, newest first, into counts and others. An Operation
-// counts if it is among the newest, if a counted one follows it, or if it belongs to the rollout.
+// counts if it is among the newest, or if it belongs to the rollout.
 // Of the rollout, every Operation that moved leadership counts, because these are counted (R53).
 // The others are hidden from decisions and removed. Do not change the records behind the pointers.
 func (v *View) Past(slot, rollout string) (counts, others []*Rec[operation.Operation]) {
@@ -77,9 +77,6 @@ func (v *View) Past(slot, rollout string) (counts, others []*Rec[operation.Opera
 	if _, recorded := v.Slots[slot]; !recorded {
 		all = keptGone
 	}
-	// An Operation that made the CVM boot counts as long as all later ones had no effect, however
-	// often they were tried.
-	var followed map[string]bool
 	of := v.OperationsOf(slot)
 	for n := range of {
 		o := &of[n]
@@ -87,13 +84,7 @@ func (v *View) Past(slot, rollout string) (counts, others []*Rec[operation.Opera
 			continue
 		}
 		recent++
-		keep := recent <= all || followed[o.Value.ID]
-		if recent <= all && o.Value.Before.Follows != "" {
-			if followed == nil {
-				followed = make(map[string]bool, 1)
-			}
-			followed[o.Value.Before.Follows] = true
-		}
+		keep := recent <= all
 		if o.Value.Rollout == rollout && rollout != "" {
 			ofRollout++
 			keep = keep || ofRollout <= all
