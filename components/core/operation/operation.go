@@ -51,7 +51,7 @@ const (
 	Update Kind = "UPDATE"
 	// Restart restarts the CVM at its Revision, or one service in it (Way.Service).
 	Restart Kind = "RESTART"
-	// Delete removes the CVM of a condemned Slot.
+	// Delete removes the CVM of a terminating Slot.
 	Delete Kind = "DELETE"
 	// Replace gives a Slot another CVM with an empty disk: the old CVM is gone, or is deleted first (R128). The data on
 	// its disk is lost.

@@ -51,7 +51,7 @@ func (w *world) candidates() []candidate {
 	}
 	for _, m := range w.terminating {
 		keep := w.obs.Deletion != nil && w.obs.Deletion.KeepCVMs
-		if (m.open == nil || m.rests() && m.drained() && !w.ending() || w.condemned(m)) && m.seen.Instance != nil && !keep {
+		if (m.open == nil || m.rests() && m.drained() && !w.ending() || w.becomesRemoval(m)) && m.seen.Instance != nil && !keep {
 			deletes = append(deletes, w.removal(m))
 		}
 	}
@@ -122,7 +122,7 @@ func (w *world) triedAtTarget(m *member, marked bool) bool {
 // retargetable: the open Operation acted already and its outcome is decided, but its Revision is not the newest spec's
 // (R105).
 func (w *world) retargetable(m *member) bool {
-	if w.condemned(m) {
+	if w.becomesRemoval(m) {
 		return true
 	}
 	if m.open == nil || m.open.Kind == operation.Delete || m.open.To == m.want.revision || !w.outdated(m) {
@@ -144,9 +144,9 @@ func (w *world) retargetable(m *member) bool {
 	return m.open.Decided() && m.seen.Instance != nil
 }
 
-// condemned: the open step of m made the CVM of a Slot that is to be removed. That step removes the CVM instead
+// becomesRemoval: the open step of m made the CVM of a Slot that is to be removed. That step removes the CVM instead
 // (R109). Its CVM is listed, recorded, and the only CVM with its name, so the removal finds all results of m's calls.
-func (w *world) condemned(m *member) bool {
+func (w *world) becomesRemoval(m *member) bool {
 	op, i, deletion := m.open, m.seen.Instance, w.obs.Deletion
 	switch {
 	case op == nil, i == nil, !m.terminating, deletion != nil && deletion.KeepCVMs:

@@ -46,9 +46,9 @@ func TestAnOperationThatIsCalledOffIsNotPrepared(t *testing.T) {
 	}
 }
 
-// TestWhatWasPreparedIsNotKeptForEver: no event announces that another leader ended an Operation. A newer spec changes
+// TestPreparationsExpire: no event announces that another leader ended an Operation. A newer spec changes
 // an Operation's Revision, and its document is then another one.
-func TestWhatWasPreparedIsNotKeptForEver(t *testing.T) {
+func TestPreparationsExpire(t *testing.T) {
 	now := time.Now()
 	o := New(Config{Now: func() time.Time { return now }})
 	o.prepared["old"], o.prepared["young"] = prepared{at: now.Add(-provisionedFor)}, prepared{at: now.Add(-time.Second)}

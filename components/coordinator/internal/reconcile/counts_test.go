@@ -7,10 +7,10 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// TestWhatIsWrittenForAClockChangesNoOrder: the ended Operation that is written last is a Slot's
+// TestAWriteForAClockKeepsTheOrderOfOperations: the ended Operation that is written last is a Slot's
 // newest. Writing an Operation with a successor would hide how the successor ended, and a cancelled
 // step would never be retried.
-func TestWhatIsWrittenForAClockChangesNoOrder(t *testing.T) {
+func TestAWriteForAClockKeepsTheOrderOfOperations(t *testing.T) {
 	op := func(id string, phase operation.Phase, moved string) operation.Operation {
 		return operation.Operation{ID: id, Group: "pg", Slot: "pg-0", Phase: phase, Before: operation.Before{Moved: operation.Moved{To: moved}}}
 	}
