@@ -5,24 +5,6 @@ import (
 	"time"
 )
 
-// Outcome of a platform call (R65). The zero value reads as undecided.
-type Outcome string
-
-const (
-	// OutcomeDone: the platform accepted the call.
-	OutcomeDone Outcome = "done"
-	// OutcomeRefused: the call certainly had no effect, and a repetition would be useless.
-	OutcomeRefused Outcome = "failed"
-	// OutcomeBusy: the call certainly had no effect. The platform is busy or throttles; the call is repeated later
-	// (R73).
-	OutcomeBusy Outcome = "busy"
-	// OutcomeNotMade: the call was not sent, because the last check before it refused. The outcome also stands for an
-	// unanswered call whose read-back proved that it had no effect.
-	OutcomeNotMade Outcome = "not_made"
-	// OutcomeUnknown: time-out, connection reset or 5xx; a read-back decides (R66).
-	OutcomeUnknown Outcome = "unknown"
-)
-
 // Call is the last platform call of a step, recorded before it is made (R60), and the effects of the earlier calls.
 type Call struct {
 	// Part is the part that the call changes. Applied lists the parts whose effect is certain. Parts are applied one

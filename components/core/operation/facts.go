@@ -120,15 +120,6 @@ type Will struct {
 	Resolved *Resolution
 }
 
-// TakenOver makes f unsafe for op while a call of the previous leader may still be in flight. The current leader took
-// the Lease at took; a call lasts at most longest (R62).
-func (f *Facts) TakenOver(op Operation, took, now time.Time, longest time.Duration) {
-	if op.Call.IssuedAt.IsZero() || op.Call.IssuedAt.After(took) || now.Sub(took) >= longest {
-		return
-	}
-	f.Safe, f.SafeReason = false, "the lease was just taken over: a call of the last leader may still be on its way"
-}
-
 // stopped returns why a paused Operation does not act.
 func (f Facts) stopped() string { return "called off before acting: " + cmp.Or(f.PausedBy, "paused") }
 
@@ -255,4 +246,77 @@ type Effect struct {
 	InstanceID string
 	// Number of the call, to be handed back in CallResult.
 	Number int
+}
+
+// SetWord is a member's state in the workload's own set.
+type SetWord string
+
+const (
+	// SetUnasked: the coordinator does not manage the set of such a workload.
+	SetUnasked SetWord = ""
+	// SetListed: the set lists the member, with a vote or without.
+	SetListed SetWord = "listed"
+	// SetAbsent: the set does not list the member.
+	SetAbsent SetWord = "absent"
+	// SetUnknown: the members do not report their set, or their reports differ.
+	SetUnknown SetWord = "unknown"
+)
+
+// Outcome of a platform call (R65). The zero value reads as undecided.
+type Outcome string
+
+const (
+	// OutcomeDone: the platform accepted the call.
+	OutcomeDone Outcome = "done"
+	// OutcomeRefused: the call certainly had no effect, and a repetition would be useless.
+	OutcomeRefused Outcome = "failed"
+	// OutcomeBusy: the call certainly had no effect. The platform is busy or throttles; the call is repeated later
+	// (R73).
+	OutcomeBusy Outcome = "busy"
+	// OutcomeNotMade: the call was not sent, because the last check before it refused. The outcome also stands for an
+	// unanswered call whose read-back proved that it had no effect.
+	OutcomeNotMade Outcome = "not_made"
+	// OutcomeUnknown: time-out, connection reset or 5xx; a read-back decides (R66).
+	OutcomeUnknown Outcome = "unknown"
+)
+
+// Verb is the work that an Operation orders from the agent.
+type Verb string
+
+const (
+	// VerbDrain prepares for the stop.
+	VerbDrain Verb = "drain"
+	// VerbCancelDrain returns the member to service.
+	VerbCancelDrain Verb = "cancel_drain"
+	// VerbPostLaunch runs POST_LAUNCH hooks.
+	VerbPostLaunch Verb = "post_launch"
+	// VerbRestartService ends the workload of one service and starts it again.
+	VerbRestartService Verb = "restart_service"
+)
+
+// StepState is the progress of an order.
+type StepState string
+
+const (
+	// StepRunning: at work, heartbeating.
+	StepRunning StepState = "running"
+	// StepDone: finished.
+	StepDone StepState = "done"
+	// StepAborted: a hook answered ABANDON.
+	StepAborted StepState = "aborted"
+	// StepHeld: a hook answered HOLD.
+	StepHeld StepState = "held"
+	// StepFailed: the agent could not carry out the order.
+	StepFailed StepState = "failed"
+)
+
+// StepReport is the agent's answer to one order of an Operation.
+type StepReport struct {
+	Operation   string
+	Verb        Verb
+	Attempt     int
+	State       StepState
+	Message     string
+	Transferred bool
+	NewLeader   string
 }

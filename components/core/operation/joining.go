@@ -243,3 +243,34 @@ func latest(a, b time.Time) time.Time {
 	}
 	return b
 }
+
+// fromRestarting waits for the agent's answer. A CVM that boots meanwhile starts every service again, including this
+// service.
+func (op Operation) fromRestarting(f Facts, now time.Time) (Operation, []Effect) {
+	if a := f.Admission; a != nil && a.BootID != op.Before.BootID && op.newBoot(f) {
+		return op.join(f, "the CVM booted by itself", now)
+	}
+	step := op.step(f, VerbRestartService)
+	switch step.State {
+	case StepDone:
+		return op.join(f, "service "+op.Way.Service+" was restarted", now)
+	case StepAborted, StepFailed:
+		next, _ := op.fail(Failure{Cause: CauseService}, "service "+op.Way.Service+": "+cmp.Or(step.Message, "the agent could not restart it"), now)
+		return next, op.cancelDrain()
+	case StepRunning, StepHeld:
+		op = op.because(cmp.Or(step.Message, "the agent restarts service "+op.Way.Service))
+	}
+	return op.overdue(f, now)
+}
+
+// overdueInSet fails a step at the healthy deadline if its member is still in its set. A member out of its set gets
+// the whole time again, in case the set lists it later.
+func (op Operation) overdueInSet(f Facts, now time.Time) (Operation, []Effect) {
+	if op.isOut(f) {
+		if !now.Before(op.Times.HealthyBy) {
+			op.Times.HealthyBy = now.Add(f.Limits.Healthy)
+		}
+		return op, nil
+	}
+	return op.overdue(f, now)
+}

@@ -5,20 +5,6 @@ import (
 	"time"
 )
 
-// SetWord is a member's state in the workload's own set.
-type SetWord string
-
-const (
-	// SetUnasked: the coordinator does not manage the set of such a workload.
-	SetUnasked SetWord = ""
-	// SetListed: the set lists the member, with a vote or without.
-	SetListed SetWord = "listed"
-	// SetAbsent: the set does not list the member.
-	SetAbsent SetWord = "absent"
-	// SetUnknown: the members do not report their set, or their reports differ.
-	SetUnknown SetWord = "unknown"
-)
-
 // outOfSet reports whether the member is out of its workload's set as far as the next call needs (R49). A disk is
 // deleted only after its vote is removed. No disk is made for a Slot while the other members still list the old
 // member. A member that would return automatically is removed after its CVM is gone.
@@ -54,18 +40,6 @@ func (op Operation) Leaving() bool {
 func (op Operation) isOut(f Facts) bool {
 	out := f.Set == SetAbsent || f.Set == SetUnknown
 	return out && op.Leaving() && len(op.Call.Applied) == 0 && op.CVM.VMUUID != ""
-}
-
-// overdueInSet fails a step at the healthy deadline if its member is still in its set. A member out of its set gets
-// the whole time again, in case the set lists it later.
-func (op Operation) overdueInSet(f Facts, now time.Time) (Operation, []Effect) {
-	if op.isOut(f) {
-		if !now.Before(op.Times.HealthyBy) {
-			op.Times.HealthyBy = now.Add(f.Limits.Healthy)
-		}
-		return op, nil
-	}
-	return op.overdue(f, now)
 }
 
 // leave records that the other members must remove the member from their set. From then on the step cannot be called

@@ -184,3 +184,18 @@ type Transfer struct {
 	Made bool   `json:"made,omitempty"`
 	To   string `json:"to,omitempty"`
 }
+
+// withoutHooks: a hook aborted the drain, and the member is healed anyway.
+func (op Operation) withoutHooks() bool {
+	return op.Kind == Restart && op.Actor == ActorHealing && op.Failure.Cause == CauseHook
+}
+
+// Decided reports that the call's effect is settled, so that a newer spec may change To (R105).
+func (op Operation) Decided() bool {
+	switch op.Phase {
+	case Booting, Joining, Settling:
+		return true
+	case Draining, Drained, Acting, Done, Aborted, Failed, "":
+	}
+	return false
+}

@@ -5,47 +5,6 @@ import (
 	"time"
 )
 
-// Verb is the work that an Operation orders from the agent.
-type Verb string
-
-const (
-	// VerbDrain prepares for the stop.
-	VerbDrain Verb = "drain"
-	// VerbCancelDrain returns the member to service.
-	VerbCancelDrain Verb = "cancel_drain"
-	// VerbPostLaunch runs POST_LAUNCH hooks.
-	VerbPostLaunch Verb = "post_launch"
-	// VerbRestartService ends the workload of one service and starts it again.
-	VerbRestartService Verb = "restart_service"
-)
-
-// StepState is the progress of an order.
-type StepState string
-
-const (
-	// StepRunning: at work, heartbeating.
-	StepRunning StepState = "running"
-	// StepDone: finished.
-	StepDone StepState = "done"
-	// StepAborted: a hook answered ABANDON.
-	StepAborted StepState = "aborted"
-	// StepHeld: a hook answered HOLD.
-	StepHeld StepState = "held"
-	// StepFailed: the agent could not carry out the order.
-	StepFailed StepState = "failed"
-)
-
-// StepReport is the agent's answer to one order of an Operation.
-type StepReport struct {
-	Operation   string
-	Verb        Verb
-	Attempt     int
-	State       StepState
-	Message     string
-	Transferred bool
-	NewLeader   string
-}
-
 // Order is the agent's current work for an Operation of its Slot. The triple (Operation, Verb, Attempt) is its token:
 // the leader ignores answers with another token (R81).
 type Order struct {

@@ -7,11 +7,6 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// condition is the verdict of all evidence about one member. The evidence is the platform's listing, the admission
-// and its refusals, the agent's report and the reports of the other members. The planner computes the condition
-// once per pass, and every rule uses it. The most certain loss comes first, which is the order of repairs (R31).
-type condition int
-
 const (
 	// notBooted: no Boot of the member runs, by the platform's listing or by attestation.
 	notBooted condition = iota
@@ -37,39 +32,6 @@ func (c condition) certain() bool { return c == notBooted || c == processDown }
 // mayServe reports that a member in this condition is broken, and runs as far as is known.
 func (c condition) mayServe() bool { return c == impaired || c == lost }
 
-// conditionOf combines the evidence about m. A running member is well when its cluster merely has no leader (R34),
-// and when it is only in a step or within min_ready. A silent member is well until its silence reaches lost_after.
-func (w *world) conditionOf(m *member) condition {
-	switch {
-	case m.ready:
-		return well
-	case m.vanished() && w.obs.Platform.Known:
-		return notBooted // the listing proves the absence, so no silence has to be waited out
-	case !m.admitted(), m.shownDown() && !m.heardNow():
-		return notBooted // a listing may be minutes old: a member whose agent reports is not down
-	case m.bootedElsewhere() && m.report == nil, m.movedAway() && m.open == nil, m.beganMoved():
-		return notBooted
-	case m.report == nil:
-		if at := w.lostAt(m); !at.IsZero() && !w.now.Before(at) {
-			return lost
-		}
-		return well
-	case w.processDown(m):
-		return processDown
-	case w.unanswered(m) && (m.named || !w.mutedLong(m)):
-		return well // a missing answer proves nothing: it counts in the budget, and is no reason to touch m
-	case w.unanswered(m):
-		return impaired // the member may still serve
-	case w.merelyLeaderless(m):
-		return well
-	case m.report.Health == Unhealthy:
-		return impaired
-	case m.answers(w.spec) && (!m.report.MemberReady || m.report.CaughtUp != nil && !*m.report.CaughtUp):
-		return impaired
-	}
-	return well
-}
-
 // answers reports that the driver has reported the state of the member. The first reports of an agent that has just
 // started to ask its driver are no evidence about the member (R10).
 func (m *member) answers(spec group.Spec) bool { return group.HasDriver(spec) && m.report.MemberKnown }
@@ -93,15 +55,4 @@ func (w *world) merelyLeaderless(m *member) bool {
 	elects := a != nil && m.record.WasAvailableAt != "" && w.now.Sub(a.AdmittedAt) < unwellFor
 	ready := a != nil && a.BootID != "" && m.record.AvailableBoot == a.BootID
 	return elects || ready || m.record.WasAvailableAt == m.observed
-}
-
-// lostAt is the time at which the silence of m makes it broken; zero when m is not silent.
-func (w *world) lostAt(m *member) time.Time {
-	if m.report != nil || m.record.UnavailableSince.IsZero() {
-		return time.Time{}
-	}
-	if m.request != nil || m.open != nil && m.open.Request.ID != "" {
-		return m.record.UnavailableSince.Add(w.t.LostAfter) // the operator who names the Slot has seen it (R145)
-	}
-	return later(m.record.UnavailableSince, m.record.SilenceFrom).Add(w.t.LostAfter)
 }

@@ -20,10 +20,6 @@ func Decide(spec group.Spec, rec Records, obs Observation, now time.Time, t Timi
 	return Look(spec, rec, obs, now, t).Plan()
 }
 
-// Pass is one evaluation of a group. The Plan and the Facts of each Operation come from the same evaluation. A Pass
-// is not safe for concurrent use.
-type Pass struct{ w *world }
-
 // Look starts a Pass over the leader's input; Decide states the preconditions.
 func Look(spec group.Spec, rec Records, obs Observation, now time.Time, t Timing) *Pass {
 	w := newWorld(spec, rec, obs, now, t)
@@ -211,17 +207,6 @@ func (w *world) nothingToDrain(c candidate) bool {
 	return m.report == nil || m.open != nil && w.endedByCall(m, *m.open) || down && c.kind != operation.Drain && !w.serves(m)
 }
 
-// attempts counts the Operations of m towards a Revision in this rollout.
-func (w *world) attempts(m *member, to string) int {
-	n := 0
-	for _, op := range m.past {
-		if op.To == to {
-			n++
-		}
-	}
-	return n
-}
-
 // slotRecords returns the updated Slot records by ordinal, and the Slots that no longer bind anything.
 func (w *world) slotRecords() (records []group.SlotRecord, forget []string) {
 	records = make([]group.SlotRecord, 0, len(w.everyone))
@@ -256,4 +241,90 @@ func (w *world) slotRecords() (records []group.SlotRecord, forget []string) {
 // needs the records of the listed members. A listed member without a record would keep newcomers out permanently.
 func (w *world) mayBeListed() bool {
 	return group.AddsMembers(w.spec) && slices.ContainsFunc(w.everyone, func(m *member) bool { return m.seen.Instance != nil })
+}
+
+func (t *taken) add(w *world, c candidate) {
+	if t.slots == nil {
+		t.slots = make(map[string]bool)
+	}
+	t.slots[c.m.slot] = true
+	if t.order = append(t.order, c.m); c.m.ordinal < t.order[0].ordinal {
+		t.order[0], t.order[len(t.order)-1] = t.order[len(t.order)-1], t.order[0]
+	}
+	if !c.m.terminating && !c.m.extra && !c.m.unavailable() {
+		t.added = append(t.added, c.m)
+	}
+	if c.m.unsure {
+		t.unsure++
+	}
+	if c.actor == operation.ActorHealing {
+		t.healing++
+	}
+	if w.joins(c) || w.returns(c) {
+		t.joining = append(t.joining, c.m)
+	}
+	switch c.kind {
+	case operation.Create:
+		t.creates = append(t.creates, c.m.slot)
+	case operation.Replace:
+		t.replacing = append(t.replacing, c.m)
+	case operation.Update, operation.Restart, operation.Delete, operation.Drain:
+	}
+	if w.voter(c.m) {
+		t.voters = append(t.voters, c.m)
+	}
+}
+
+// FactsFor collects the known facts about one open Operation, for operation.Advance. They include the second
+// evaluation of quorum and roles (R50), whether the Operation is still wanted (R82, R105), and the clock of R8. The
+// caller adds its own facts: Term and Call.
+func FactsFor(spec group.Spec, rec Records, obs Observation, now time.Time, t Timing, op operation.Operation) operation.Facts {
+	return Look(spec, rec, obs, now, t).Facts(op)
+}
+
+// healsToCome returns the steps that heal Slots without another planned step, whose fault is not due yet. Such a
+// step carries only that reason: its other predicates are evaluated when it is due.
+func (w *world) healsToCome(planned []Action) []Action {
+	var actions []Action
+	for _, m := range w.members {
+		a, ill := w.faultOf(m)
+		if !ill || !a.at.After(w.now) || m.open != nil || m.drained() || slices.ContainsFunc(planned, func(p Action) bool { return p.Slot == m.slot }) {
+			continue
+		}
+		r, ok := w.remedyFor(m, a)
+		if !ok || w.spent(m, r) {
+			continue
+		}
+		c := candidate{m: m, to: m.want.revision}
+		w.healBy(&c, r, a)
+		c.condition = m.condition
+		c.class = w.class(m, c)
+		step := w.action(c)
+		waits := holdUntil(a.at, HoldHealBackoff, "%s; healed in %s unless %s comes back by itself", a.why, short(a.at.Sub(w.now)), m.slot)
+		if m.report == nil && a.at.Equal(w.lostAt(m)) {
+			waits = w.holdOfSilence(m)
+		}
+		step.Holds = append(w.holdsOfAttempts(c), waits)
+		actions = append(actions, step)
+	}
+	return actions
+}
+
+// warnings are those of the spec, a freeze, and the exclusions that keep work back now. The plan has no step of an
+// excluded Slot that could be held.
+func (w *world) warnings(actions []Action) []string {
+	out := group.Warnings(w.spec)
+	frozen := func(a Action) bool {
+		return slices.ContainsFunc(a.Holds, func(h Hold) bool { return h.Predicate == HoldFrozen })
+	}
+	if w.obs.Freeze != nil && !slices.ContainsFunc(actions, frozen) {
+		out = append(out, w.frozen().Message)
+	}
+	for _, m := range w.members {
+		behind := w.keptBy(m.ordinal) == group.KeptByOverride && m.observed != w.target
+		if k := w.excluded(m.ordinal); k != nil && (behind || k.Excludes.Healing && !m.ready) {
+			out = append(out, w.excludedText(m))
+		}
+	}
+	return out
 }

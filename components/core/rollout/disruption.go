@@ -10,9 +10,6 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// move is a pair of Revisions.
-type move struct{ from, to string }
-
 // changes returns the fields in which two Revisions of the group differ. ok is false where either Revision is not
 // recorded.
 func (w *world) changes(from, to string) (list []group.Change, ok bool) {
@@ -143,26 +140,6 @@ func (w *world) exceeds(m *member) bool {
 	return needed.Harsher(allowed)
 }
 
-// holdsOfHarshness is R132: a rollout is never applied partially. One Slot whose action is not allowed therefore
-// holds the other Slots too. A Slot that an operator's request names is updated.
-func (w *world) holdsOfHarshness(c candidate, _ look) []Hold {
-	m := c.m
-	if c.marked {
-		return nil
-	}
-	also := ""
-	if !w.exceeds(m) {
-		if m = w.tooHarsh(); m == nil {
-			return nil
-		}
-		also = ", and nothing of a rollout is done by half"
-	}
-	needed, list := w.takes(m)
-	allowed := group.MostDisruptive(w.spec)
-	return []Hold{hold(HoldActionNotAllowed, "the update of %s takes %s%s and update_policy.most_disruptive_allowed_action is %s%s; allow %s, put back what changed, or update the slot by its name: cadre instance update %s",
-		m.slot, needed, because(group.Exceeding(list, allowed)), allowed, also, needed, m.slot)}
-}
-
 // because names some of the changes in brackets.
 func because(list []group.Change) string {
 	if len(list) == 0 {
@@ -175,39 +152,31 @@ func because(list []group.Change) string {
 	return fmt.Sprintf(" (%s)", Few(paths, ", "))
 }
 
-// actionOf is the update action of c; empty for a step without one.
-func (w *world) actionOf(c candidate) group.UpdateAction {
-	switch c.kind {
-	case operation.Update:
-		needed, _ := w.takes(c.m)
-		if c.marked && !c.refresh {
-			needed = group.Harshest(needed, group.ActionRestart) // a silent agent proves no Revision
-		}
-		return needed
-	case operation.Restart:
-		return group.ActionRestart
-	case operation.Replace:
-		return group.ActionReplace
-	case operation.Create, operation.Delete, operation.Drain:
+// envUnapplied: the CVM of m received other env values of its own than wanted (R143). The platform and the Boot say
+// nothing about these values. The record of the last call decides.
+func (w *world) envUnapplied(m *member) bool {
+	if m.seen.Instance == nil || m.terminating || m.want.revision == "" {
+		return false
 	}
-	return ""
+	if _, known := w.contentOf(m.want.revision); !known {
+		return false
+	}
+	return w.spec.OwnEnv(m.ordinal, w.templateOf(m.want.revision)) != m.record.OwnEnv
 }
 
-// movesOf returns the distinct Revision pairs among actions, in their order, where both Revisions are recorded.
-func (w *world) movesOf(actions []Action) []Move {
-	var out []Move
-	for _, a := range actions {
-		known := a.From != a.To && slices.ContainsFunc(out, func(m Move) bool { return m.From == a.From && m.To == a.To })
-		if a.Kind != operation.Update || known {
-			continue
-		}
-		list, ok := w.changes(a.From, a.To)
-		if m := w.find(a.Slot); m != nil && a.From == a.To && w.envUnapplied(m) {
-			list = withEnv(m.ordinal, list)
-		}
-		if ok && len(list) > 0 {
-			out = append(out, Move{From: a.From, To: a.To, Changes: list})
-		}
-	}
-	return out
+// withEnv returns the changes of a Slot with the change of its own env added.
+func withEnv(ordinal int, list []group.Change) []group.Change {
+	path := fmt.Sprintf("instance[\"%d\"].env", ordinal)
+	return append(list[:len(list):len(list)], group.Change{Path: path, Class: group.ClassOf(path)})
+}
+
+// refreshedAfter: after its open step, m still needs only a refresh of the Boot that the step leads to. No new step
+// stops m for that. An open refresh is followed by the next refresh at once.
+func (w *world) refreshedAfter(m *member) bool {
+	return !m.open.Way.Refreshes() && w.onlyAgentSpec(m) && !w.correctsHook(m)
+}
+
+// onlyAgentSpec reports that the update of m needs no more than a refresh of a healthy Boot.
+func (w *world) onlyAgentSpec(m *member) bool {
+	return !w.envUnapplied(m) && w.takesRefresh(m, m.runs(), m.want.revision)
 }

@@ -76,17 +76,6 @@ func (w *world) stepMessage(m *member) string {
 	return fmt.Sprintf("waits for %s: %s: %s", m.slot, m.stepWord(), cmp.Or(op.Reason, m.reason))
 }
 
-// whyNot is the reason why m is not available.
-func (w *world) whyNot(m *member) string {
-	switch {
-	case m.open != nil:
-		return string(m.stepWord()) + ": " + cmp.Or(m.open.Reason, "in a step")
-	case m.missing():
-		return "not created yet"
-	}
-	return cmp.Or(m.reason, "about to begin a step")
-}
-
 // wake returns the next time at which time alone changes the decision. At that time a clock of R8 runs out, a
 // deadline passes, a report becomes stale, or a hold ends. clock is that time without the reports.
 func (w *world) wake(actions []Action) (at, clock time.Time) {

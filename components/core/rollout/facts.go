@@ -2,77 +2,12 @@ package rollout
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 )
-
-// FactsFor collects the known facts about one open Operation, for operation.Advance. They include the second
-// evaluation of quorum and roles (R50), whether the Operation is still wanted (R82, R105), and the clock of R8. The
-// caller adds its own facts: Term and Call.
-func FactsFor(spec group.Spec, rec Records, obs Observation, now time.Time, t Timing, op operation.Operation) operation.Facts {
-	return Look(spec, rec, obs, now, t).Facts(op)
-}
-
-// Facts returns FactsFor of one Operation of the Pass.
-func (p *Pass) Facts(op operation.Operation) operation.Facts {
-	w := p.w
-	f := operation.Facts{
-		WantedHash: w.rec.Revisions[op.To].ComposeHash,
-		Content:    operation.Content{WantedShape: w.shapeOf(op.To), PostLaunch: group.HasHook(w.specAt(op.To), group.PostLaunch)},
-		ObservedAt: w.obs.At,
-		Will:       operation.Will{Paused: w.stopped(op.Kind, op.Actor), PausedBy: w.stoppedBy(), Ending: w.ending()},
-		Limits: operation.Limits{
-			Drain:    w.drainLimit(op.Way, op.From),
-			Healthy:  group.HealthyDeadline(w.spec),
-			Service:  min(serviceWithin, group.HealthyDeadline(w.spec)),
-			MinReady: group.MinReady(w.spec),
-			Settle:   w.t.Settle,
-			Unknown:  w.t.UnknownDeadline,
-		},
-	}
-	if r, ok := w.obs.Resolved(op); ok {
-		f.Resolved = &operation.Resolution{ID: r.ID, As: operation.Failed, By: r.By, Reason: r.Reason}
-		if r.As == "done" {
-			f.Resolved.As = operation.Done
-		}
-	}
-	m := w.find(op.Slot)
-	if m == nil {
-		// The Slot is to be removed and has neither record nor CVM: it is as empty as a Slot can be.
-		f.PlatformKnown = w.obs.Platform.Known
-		f.Safe, f.SafeReason = w.obs.Complete(), w.obs.Incomplete()
-		return f
-	}
-	w.addSeen(&f, m)
-	if op.Actor == operation.ActorHealing {
-		f.Limits.Service = min(f.Limits.Service, f.Limits.Healthy)
-	}
-	f.AwaitsQuorum, f.Unjudged = w.awaitsQuorum(m), m.unjudged(op.To)
-	f.Set, f.LeavesAlive = w.inSet(m), w.leavesAlive(m)
-	f.Member = w.view.ids[m.slot]
-	f.OwnEnv, f.GivenEnv = w.spec.OwnEnv(m.ordinal, w.templateOf(op.To)), m.record.OwnEnv
-	f.EnvDiffers = !maps.Equal(w.templateOf(op.From).Env, w.templateOf(op.To).Env)
-	if op.Phase == operation.Booting && !op.Way.Refreshes() && op.Way.Service == "" {
-		f.NewImages = newImages(w.templateOf(op.From).Compose, w.templateOf(op.To).Compose)
-	}
-	f.Unwanted = w.unwanted(m, op)
-	f.Elsewhere = op.To != m.want.revision
-	if op.Kind == operation.Update {
-		f.Refused = w.obs.Refused[op.To] // the platform is asked about it until it accepts it
-	}
-	if op.Kind == operation.Drain || op.Kind == operation.Update && len(op.Call.Applied) > 0 {
-		f.Leads = m.leads() || m.named
-		// A leader that has to hand over again does so as in a drain: the rollout's one transfer was made already.
-		f.HandOver = w.transfer(candidate{m: m, kind: operation.Drain, to: op.To, condition: well})
-	}
-	f.SafeReason = w.unsafe(m, op)
-	f.Safe = f.SafeReason == ""
-	return f
-}
 
 // newImages returns the images that a compose text names and the earlier text did not, each once.
 func newImages(before, text string) (names []string) {
@@ -224,14 +159,6 @@ func (w *world) again(m *member, op operation.Operation) candidate {
 	return c
 }
 
-// unsafe is the second evaluation, right before the irreversible call (R50), with the same table of predicates as
-// the first. op's own Slot counts as gone. The effects of its drain do not count against it.
-func (w *world) unsafe(m *member, op operation.Operation) string {
-	c := w.again(m, op)
-	c.left = op.Set.Leaves && w.inSet(m) == operation.SetAbsent || op.MadeWay() || w.downByHalf(m, op)
-	return firstMessage(w.holdsAgain(c, &op))
-}
-
 // downByHalf reports that the applied part of the change took m down, and that m does not serve yet. The other
 // parts take no further member away. m has its place in the budget already. The other members may wait for m, for
 // example for its vote.
@@ -288,4 +215,20 @@ func firstMessage(holds []Hold) string {
 		return h.Predicate + ": " + h.Message
 	}
 	return ""
+}
+
+// unwantedByHand returns why op must not begin after an operator's override on m; empty if op may begin.
+func (w *world) unwantedByHand(m *member, op operation.Operation) string {
+	switch {
+	case op.Kind == operation.Drain:
+		return w.undrained(m)
+	case w.ending():
+		return ""
+	case m.drained() && !m.repairsProtected(op.Kind, op.Actor):
+		return "an operator wants it out of service" + m.seen.Drain.text()
+	}
+	if harmOf(op.Kind) < disruptive {
+		return ""
+	}
+	return firstMessage(w.holdsOfProtection(w.again(m, op), look{op: &op}))
 }

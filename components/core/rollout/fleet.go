@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -17,40 +16,6 @@ const (
 	// a silence as real. Members that fell silent on other days are no reason to leave this member alone.
 	silentTogether = 10 * time.Minute
 )
-
-// Fleet summarises the reports of all groups' agents. A leader that receives few of them is more likely cut off
-// itself than right about each agent (R120). The zero value carries no evidence.
-type Fleet struct {
-	// Expected agents: admitted Boots that sent no farewell and whose CVM is not known to be down. Heard: the
-	// expected agents with a fresh report. A member that is drained, excluded from healing, or in a step that does
-	// not heal counts as neither expected nor down.
-	Expected, Heard int
-	// Down counts the members whose CVM is known to be down or gone. Downs are the times of each such outage
-	// (WentAt), where they are recorded.
-	Down  int
-	Downs [][]time.Time
-	// Silences are the recorded starts of the agents' silences. An agent whose silence is not recorded yet is not
-	// among them.
-	Silences []time.Time
-	// Ills are the members of groups with healing that are not available, or are being healed. Three kinds are left
-	// out: members whose CVM is down, members that an operator keeps away, and members in a step that does not
-	// heal.
-	Ills []Ill
-	// RepairedAt is the start of the cluster's last repair that the limiter counts; zero: no repair is recorded.
-	RepairedAt time.Time
-}
-
-// Ill is a member that is not available. Since is the start of the outage. TriedAt is the start of its last repair
-// that the limiter counts.
-type Ill struct {
-	Slot           string
-	Since, TriedAt time.Time
-}
-
-// compare is the order of repairs: the member whose last repair is longest ago comes first.
-func (i Ill) compare(other Ill) int {
-	return cmp.Or(i.TriedAt.Compare(other.TriedAt), i.Since.Compare(other.Since), cmp.Compare(i.Slot, other.Slot))
-}
 
 func (f Fleet) silent() int { return max(f.Expected-f.Heard, 0) }
 

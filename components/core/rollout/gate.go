@@ -65,3 +65,17 @@ func (w *world) gate(revision string) policy.Decision {
 	w.judged[revision] = d
 	return d
 }
+
+// outdated: the member is in scope and not proven to run its wanted Revision, or received another Revision since the
+// proof. A Slot that boots another Revision is no longer at the Revision of its last admission.
+func (w *world) outdated(m *member) bool {
+	switch {
+	case !w.inScope(m):
+		return false
+	case m.observed == "":
+		// The member needs an update if an operator must bind the CVM with its name, or must allow its assigned Revision
+		// again.
+		return m.unmanaged() || !w.givenTarget(m) || !w.mayRun(m.want.revision)
+	}
+	return m.observed != m.want.revision || w.givenOther(m) || w.specDrift(m) || w.envUnapplied(m)
+}

@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,197 +24,6 @@ const (
 	maxHealWait = 10 * time.Minute
 )
 
-// fault is a fault of a Slot that none of its other pending steps repairs.
-type fault struct {
-	// on is the failure class in the terms of restart_policy.
-	on  string
-	why string
-	// down: the platform lists no running CVM. gone: no CVM is left to restart. inside: the agent reports a fault
-	// inside of its CVM.
-	down, gone, inside bool
-	// at is the time from which the planner heals the fault. A time in the future: not yet.
-	at time.Time
-}
-
-// faultOf returns the fault of m, and whether healing is responsible for it (R112). Healing requires that m was
-// available at its Revision, that no other step is due, and that its state is known. A member that was never
-// available at its Revision is the rollout's failure, and the same step would fail again (R99). No update could
-// repair a CVM that is gone.
-func (w *world) faultOf(m *member) (a fault, ill bool) {
-	runs, gone := m.runs(), m.vanished() && w.obs.Platform.Known
-	switch {
-	case m.ready, m.terminating, w.spec.AutoHealing == nil, w.unhealed(m):
-		return a, false
-	case runs == "" || !m.provenAt(runs), len(m.seen.Duplicates) > 0, m.unmanaged():
-		return a, false
-	case !gone && (m.movedAway() || m.bootedElsewhere() || w.outdated(m) && !w.updateHeld(m) && !w.healedFirst(m)):
-		return a, false
-	}
-	if a, ill = w.lastingFault(m); !ill {
-		return a, false
-	}
-	return a, w.spec.HealsOn(a.on)
-}
-
-// provenAt reports that m was available at a Revision, or that its step to the Revision succeeded without
-// availability, when other steps restored the quorum. No further step of the rollout concerns m then.
-func (m *member) provenAt(revision string) bool {
-	last := m.last()
-	stepped := last != nil && last.Phase == operation.Done && (last.Kind == operation.Update || last.Kind == operation.Create)
-	return m.record.WasAvailableAt == revision || stepped && last.To == revision
-}
-
-// lastingFault evaluates the observation of m in this order: the platform's listing, the silence of its agent, the
-// agent's report.
-func (w *world) lastingFault(m *member) (fault, bool) {
-	i := m.seen.Instance
-	// While a platform task does not end, the listing does not show whether the CVM runs. The agent's silence
-	// counts then.
-	says := i != nil && !i.InProgress
-	switch {
-	case m.vanished() && w.obs.Platform.Known:
-		// A report of its agent, of its leader or of its followers is better evidence.
-		return fault{on: group.OnExit, why: "its CVM is gone from the platform", down: true, gone: true, at: m.record.MissedSince.Add(goneFor)},
-			m.report == nil && !w.vouched(m)
-	case i == nil || w.platformWorks(m):
-		return fault{}, false
-	case says && i.BootError != "":
-		return fault{on: group.OnExit, why: "its CVM does not boot: " + i.BootError, down: true, at: m.silentAt()}, true
-	case says && stoppedWord(i):
-		return fault{on: group.OnExit, why: "the platform says " + platformWord(i), down: true, at: m.silentAt()}, true
-	case says && !i.Running():
-		return fault{}, false // the CVM is starting, or its state is not known: no reason to touch it
-	case m.report == nil:
-		// A restart does not help a member whose Boot was refused.
-		return fault{on: group.OnUnhealthy, why: "its agent is silent", at: w.lostAt(m)}, m.admitted() && !w.refused(m)
-	}
-	return w.unwell(m)
-}
-
-// unwell returns the fault in a fresh report that a restart may repair: the process is down, or the health check of
-// auto_healing_policies fails. Readiness for traffic does not count (R114). A member that merely has no leader is
-// well (R34). During the initial delay of a Boot no fault counts, until the Boot was ready once (R113).
-func (w *world) unwell(m *member) (fault, bool) {
-	r, check := m.report, w.spec.AutoHealing.HealthCheck
-	var booted time.Time
-	if a := m.seen.Admission; m.record.AvailableBoot != a.BootID {
-		booted = a.AdmittedAt.Add(group.InitialDelay(w.spec))
-	}
-	switch {
-	case m.record.Membership.Waits():
-		return fault{}, false // its workload starts once the other members list it
-	case w.unanswered(m) && !w.vouched(m):
-		at := later(booted, m.record.DownSince.Add(unwellFor))
-		return fault{on: group.OnUnhealthy, why: "its workload is down: " + cmp.Or(r.Message, "no word from it"), at: at, inside: true}, true
-	case check != "" && slices.Contains(r.Failing, check) && !w.merelyLeaderless(m):
-		return fault{on: group.OnUnhealthy, why: "its check " + check + " fails", at: booted, inside: true}, true
-	}
-	return fault{}, false
-}
-
-// unanswered reports that m's agent is in contact, and that m's process refused its driver's connection or gave no
-// answer. Neither proves at once that the process is down: a slow answer of a healthy process looks the same (R10).
-func (w *world) unanswered(m *member) bool {
-	return m.report != nil && m.answers(w.spec) && !m.report.alive()
-}
-
-// processDown reports that m's process has refused connections for as long as healing requires, and that no other
-// member vouches for it. A missing answer is no proof after any time. A member that waits to be listed starts no
-// process before that.
-func (w *world) processDown(m *member) bool {
-	if !w.unanswered(m) || w.vouched(m) {
-		return false
-	}
-	return m.record.Membership.Waits() || m.report.Liveness == LivenessRefused && w.mutedLong(m)
-}
-
-// mutedLong reports that m's process has not answered for as long as healing requires. A slow answer arrives
-// sooner.
-func (w *world) mutedLong(m *member) bool { return !w.now.Before(m.record.DownSince.Add(unwellFor)) }
-
-// vouched reports that a live member names m as its leader, or leads and sees m follow. Then m's process works,
-// even if its own driver gets no answer.
-func (w *world) vouched(m *member) bool { return w.followed(m) || w.follows(m) }
-
-// silentAt is the time after which a live Boot would have sent another report. A reporting member is not down, even
-// if a listing says so. A member whose session is cut sends no further report.
-func (m *member) silentAt() time.Time {
-	if m.report == nil || m.cut {
-		return time.Time{}
-	}
-	return m.report.ReceivedAt.Add(operation.LiveWithin)
-}
-
-// refused reports that the coordinator refused another Boot of the Slot's CVM recently, in this outage. The refused
-// Boot proved its instance: an unproven caller that names the instance must not keep a silent CVM from its restart.
-func (w *world) refused(m *member) bool {
-	r, a, since := m.seen.Refusal, m.seen.Admission, m.record.UnavailableSince
-	if r == nil || a == nil || !r.Proven || r.InstanceID != a.InstanceID || r.BootID == a.BootID {
-		return false
-	}
-	return !since.IsZero() && !r.At.Before(since) && w.now.Sub(r.At) < w.t.LostAfter
-}
-
-// followed reports that a live member names m as its leader.
-func (w *world) followed(m *member) bool {
-	names := func(other *member) string {
-		if r := other.report; r != nil && r.alive() {
-			return r.Leader
-		}
-		return ""
-	}
-	n := w.found.leaders.of(func() map[string]int {
-		all := map[string]int{}
-		for _, other := range w.everyone {
-			all[names(other)]++
-		}
-		return all
-	})[m.slot]
-	if names(m) == m.slot {
-		n--
-	}
-	return n > 0
-}
-
-// updateHeld reports that m's update waits for an operator's decision, for any length of time. Until then the
-// planner heals m at the Revision that it runs (R92, R116).
-func (w *world) updateHeld(m *member) bool {
-	if m.observed == "" || w.givenSince(m) {
-		return false
-	}
-	state := w.rec.Rollout
-	failed := state != nil && state.To == w.target && state.State == operation.FailedState
-	return failed || w.updateRefused(m) || m.seen.Protection != nil || w.pausedFor(operation.Update, operation.ActorRollout) || !w.gate(m.want.revision).Allowed || w.exceeds(m)
-}
-
-// healedFirst reports that m is silent and that its due update is a refresh, which only a reporting agent can
-// prove. The planner restarts m at the Revision that it runs, and refreshes it afterwards.
-func (w *world) healedFirst(m *member) bool {
-	i := m.seen.Instance
-	return m.report == nil && i.Running() && i.BootError == "" && w.onlyAgentSpec(m)
-}
-
-// onlyAgentSpec reports that the update of m needs no more than a refresh of a healthy Boot.
-func (w *world) onlyAgentSpec(m *member) bool {
-	return !w.envUnapplied(m) && w.takesRefresh(m, m.runs(), m.want.revision)
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-// stoppedWord reports that the platform's status is that of a CVM that stays down.
-func stoppedWord(i *Instance) bool { return i.Status == "stopped" || i.Status == "exited" }
-
-// remedy is a remediation step: its kind, and the service of a Restart, "" for a restart of the CVM.
-type remedy struct {
-	kind    operation.Kind
-	service string
-}
-
 // heals returns the remediation step that m needs. ok is false where no fault is to be healed, or only an operator
 // may heal it. The steps are, in order:
 //
@@ -237,13 +45,6 @@ func (w *world) heals(m *member) (r remedy, a fault, ok bool) {
 		w.found.remedies[m] = h
 	}
 	return h.remedy, h.fault, h.ok
-}
-
-// healing is the cached result of heals for one member.
-type healing struct {
-	remedy remedy
-	fault  fault
-	ok     bool
 }
 
 func (w *world) findRemedy(m *member) (r remedy, a fault, ok bool) {
@@ -348,34 +149,6 @@ func (w *world) madeAgainAt(m *member) string {
 	return m.want.revision
 }
 
-// healsToCome returns the steps that heal Slots without another planned step, whose fault is not due yet. Such a
-// step carries only that reason: its other predicates are evaluated when it is due.
-func (w *world) healsToCome(planned []Action) []Action {
-	var actions []Action
-	for _, m := range w.members {
-		a, ill := w.faultOf(m)
-		if !ill || !a.at.After(w.now) || m.open != nil || m.drained() || slices.ContainsFunc(planned, func(p Action) bool { return p.Slot == m.slot }) {
-			continue
-		}
-		r, ok := w.remedyFor(m, a)
-		if !ok || w.spent(m, r) {
-			continue
-		}
-		c := candidate{m: m, to: m.want.revision}
-		w.healBy(&c, r, a)
-		c.condition = m.condition
-		c.class = w.class(m, c)
-		step := w.action(c)
-		waits := holdUntil(a.at, HoldHealBackoff, "%s; healed in %s unless %s comes back by itself", a.why, short(a.at.Sub(w.now)), m.slot)
-		if m.report == nil && a.at.Equal(w.lostAt(m)) {
-			waits = w.holdOfSilence(m)
-		}
-		step.Holds = append(w.holdsOfAttempts(c), waits)
-		actions = append(actions, step)
-	}
-	return actions
-}
-
 // attempted counts the consecutive attempts to heal m, and the newest replacements that created nothing. Such a
 // replacement counts for no remediation step, and delays the next attempt.
 func (m *member) attempted() int {
@@ -478,33 +251,6 @@ func (w *world) keepHeals(m *member) {
 	case rec.MissedSince.IsZero() || rec.MissedSince.After(w.now):
 		rec.MissedSince = w.now
 	}
-}
-
-// holdsOfHealing bounds automatic repairs: the number of attempts, the number of simultaneous repairs, and their
-// rate where the members more likely share one cause (R117-R120).
-func (w *world) holdsOfHealing(c candidate, l look) []Hold {
-	var holds []Hold
-	m := c.m
-	if w.spec.AutoHealing == nil {
-		return nil // an Operation of healing that has begun is cancelled
-	}
-	if l.op == nil {
-		holds = append(holds, w.holdsOfAttempts(c)...)
-		// A CVM that is down starts in parallel with other repairs: the start takes nothing away.
-		starts := c.kind == operation.Restart && c.condition == notBooted
-		if !starts && (c.service == "" || !w.processDown(m)) {
-			holds = append(holds, w.holdsOfRate(c, l)...)
-		}
-		limit := max(group.MaxUnavailable(w.spec), 1)
-		waits, _ := w.waitedFor(c, w.tally.open)
-		if n := w.tally.healing + l.taken.healing; !starts && n >= limit && waits+len(l.taken.order) > 0 {
-			holds = append(holds, hold(HoldHealInProgress, "%d at a time are healed, and so many are", limit))
-		}
-	}
-	if why := w.costly(m); why != "" && c.kind == operation.Replace {
-		holds = append(holds, hold(HoldHealStorm, "%s; heal %s yourself once that is understood: %s", why, m.slot, byHand(c)))
-	}
-	return holds
 }
 
 // costly returns why m's disk is not given up now without an operator; "": the planner may replace m. Either

@@ -151,18 +151,6 @@ func (w *world) holdsOfPlatform(c candidate, _ look) []Hold {
 	return []Hold{holdUntil(w.worksUntil(m), HoldPlatformBusy, "the platform is busy with the CVM of %s (%s)", m.slot, cmp.Or(m.seen.Instance.Status, "in progress"))}
 }
 
-// platformWorks reports that the platform is busy with m's CVM, and that the planner still waits for it.
-func (w *world) platformWorks(m *member) bool {
-	i := m.seen.Instance
-	return i != nil && i.InProgress && w.now.Before(w.worksUntil(m))
-}
-
-// worksUntil is when m has been away for as long as a boot may take. A platform task that still runs then is a
-// failed boot, and would hold its Slot without an end.
-func (w *world) worksUntil(m *member) time.Time {
-	return m.record.UnavailableSince.Add(group.HealthyDeadline(w.spec))
-}
-
 // holdsOfCreate: creations follow the management policy.
 func (w *world) holdsOfCreate(c candidate, l look) []Hold {
 	var holds []Hold
@@ -185,39 +173,6 @@ func (w *world) predecessor(m *member) *member {
 		return first
 	}
 	return nil
-}
-
-// holdsOfDisk: the planner removes no disk without an operator's consent. A member that has left its set by that
-// consent is removed, even if the Slot is wanted again. The Slot then gets a new disk.
-func (w *world) holdsOfDisk(c candidate, _ look) []Hold {
-	slot := c.m.slot
-	if w.ending() {
-		return nil // the deletion has --delete-disks, with the name of the group
-	}
-	if c.m.record.Extra {
-		return nil // the Slot existed for a rollout only: its disk holds no data of the group
-	}
-	var holds []Hold
-	if disk := w.spec.PreservedDisk(c.m.ordinal); disk != "" {
-		return append(holds, hold(HoldPreservedState,
-			"removing %s would delete its disk %q, which the spec preserves; remove preserved_state to allow it, or raise replicas to keep the slot", slot, disk))
-	}
-	if !c.left && !w.givenUpDisk(slot) {
-		holds = append(holds, hold(HoldDeleteDisks,
-			"removing %s deletes its disk; give it up with --delete-disks, or raise replicas to keep the slot", slot))
-	}
-	return holds
-}
-
-// givenUpDisk reports that an operator gave up the disk of the Slot.
-func (w *world) givenUpDisk(slot string) bool {
-	return w.found.givenUp.of(func() map[string]bool {
-		all := make(map[string]bool, len(w.obs.DeleteDisks))
-		for _, given := range w.obs.DeleteDisks {
-			all[given] = true
-		}
-		return all
-	})[slot]
 }
 
 // holdsOfScaleIn: the highest ordinal goes first, one Slot at a time. Every other member must be available at each
@@ -348,4 +303,25 @@ func (w *world) holdsOfFailedSteps(c candidate, _ look) []Hold {
 		return nil
 	}
 	return []Hold{hold(HoldFailedStep, "the step of %s failed (%s) and it is not available again", m.slot, m.last().Reason)}
+}
+
+// whyNot is the reason why m is not available.
+func (w *world) whyNot(m *member) string {
+	switch {
+	case m.open != nil:
+		return string(m.stepWord()) + ": " + cmp.Or(m.open.Reason, "in a step")
+	case m.missing():
+		return "not created yet"
+	}
+	return cmp.Or(m.reason, "about to begin a step")
+}
+
+// otherThan returns the first of members other than m, or nil.
+func otherThan(m *member, members []*member) *member {
+	for _, other := range members {
+		if other != m {
+			return other
+		}
+	}
+	return nil
 }

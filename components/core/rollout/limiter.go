@@ -94,14 +94,6 @@ func (w *world) limiterFor(m *member) limiter {
 	}
 }
 
-// bucket is the state of the token bucket of a group.
-type bucket struct {
-	ill int
-	// emptied is when the bucket was emptied last: by a repair, or by a member that recovered automatically. The other
-	// members may be about to recover too, and get their time again (R121).
-	emptied time.Time
-}
-
 func (w *world) bucket() bucket {
 	return w.found.bucket.of(func() (b bucket) {
 		for _, m := range w.members {

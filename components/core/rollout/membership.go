@@ -503,3 +503,11 @@ func (w *world) setText() string {
 	}
 	return ""
 }
+
+// quorumLost: the known healthy voters are fewer than a majority.
+func (w *world) quorumLost() bool {
+	if !w.view.voting {
+		return false
+	}
+	return len(w.view.voters) == 0 || len(w.view.healthy) < group.Quorum(len(w.view.voters))
+}

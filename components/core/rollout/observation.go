@@ -269,3 +269,96 @@ func (o *Observation) overrides() []**Override { return []**Override{&o.Pause, &
 func (o *SlotObservation) overrides() []**Override {
 	return []**Override{&o.Drain, &o.Protection, &o.Exclusion}
 }
+
+// stoppedWord reports that the platform's status is that of a CVM that stays down.
+func stoppedWord(i *Instance) bool { return i.Status == "stopped" || i.Status == "exited" }
+
+// Override is an operator's setting on a Slot, a group or the cluster, with its author, reason and end. The zero value
+// means only that the override is set.
+type Override struct {
+	Reason string
+	By     string
+	// Until is when the override expires; zero: it stays until it is withdrawn.
+	Until time.Time
+	// Group is the frozen group; empty: all groups.
+	Group string
+	// Excludes is the kind of work that an exclusion withholds from the Slot.
+	Excludes group.Exclusion
+}
+
+// Deletion is an operator's request to delete the whole group.
+type Deletion struct {
+	// KeepCVMs leaves the CVMs on the platform; otherwise they are deleted with their disks.
+	KeepCVMs bool
+	Reason   string
+	By       string
+}
+
+// Request is an operator's request until its answer.
+type Request struct {
+	// ID is the caller's; it names the Operation that answers, so a repeated request has the effect of one (I17).
+	ID   string
+	Kind RequestKind
+	// Slot is the Slot of a restart, update or replace; Operation is the Operation of a resolve.
+	Slot string
+	// Service, of a restart, is the service to restart; "": the CVM.
+	Service   string
+	Operation string
+	// As is how a resolved Operation ended: "done" or "failed".
+	As     string
+	Reason string
+	By     string
+	// VMUUID and InstanceID are the CVM of a restart, update or replace, as its Slot was bound at the request. "" means
+	// the Slot's CVM at any time. Gone: the platform did not list the CVM.
+	VMUUID     string
+	InstanceID string
+	Gone       bool
+	// At is the time of the request.
+	At time.Time
+	// Spent: an Operation already carries the request's id, so no work is left.
+	Spent bool
+}
+
+// RequestKind is the kind of an operator's request.
+type RequestKind string
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// Fleet summarises the reports of all groups' agents. A leader that receives few of them is more likely cut off
+// itself than right about each agent (R120). The zero value carries no evidence.
+type Fleet struct {
+	// Expected agents: admitted Boots that sent no farewell and whose CVM is not known to be down. Heard: the
+	// expected agents with a fresh report. A member that is drained, excluded from healing, or in a step that does
+	// not heal counts as neither expected nor down.
+	Expected, Heard int
+	// Down counts the members whose CVM is known to be down or gone. Downs are the times of each such outage
+	// (WentAt), where they are recorded.
+	Down  int
+	Downs [][]time.Time
+	// Silences are the recorded starts of the agents' silences. An agent whose silence is not recorded yet is not
+	// among them.
+	Silences []time.Time
+	// Ills are the members of groups with healing that are not available, or are being healed. Three kinds are left
+	// out: members whose CVM is down, members that an operator keeps away, and members in a step that does not
+	// heal.
+	Ills []Ill
+	// RepairedAt is the start of the cluster's last repair that the limiter counts; zero: no repair is recorded.
+	RepairedAt time.Time
+}
+
+// Ill is a member that is not available. Since is the start of the outage. TriedAt is the start of its last repair
+// that the limiter counts.
+type Ill struct {
+	Slot           string
+	Since, TriedAt time.Time
+}
+
+// compare is the order of repairs: the member whose last repair is longest ago comes first.
+func (i Ill) compare(other Ill) int {
+	return cmp.Or(i.TriedAt.Compare(other.TriedAt), i.Since.Compare(other.Since), cmp.Compare(i.Slot, other.Slot))
+}

@@ -8,32 +8,6 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// candidate is a member with the Action it needs.
-type candidate struct {
-	m    *member
-	kind operation.Kind
-	to   string
-	// actor is the party on whose behalf the Action is made.
-	actor operation.Actor
-	// class is the candidate's place in the order (R31).
-	class Class
-	// condition is the condition that the candidate is judged by: the member's own, or that at the time of the decision.
-	condition condition
-	marked    bool
-	// refresh: the update stops no Boot, since only the agent's work changes.
-	refresh bool
-	// forEnv: the update only changes env values of the Slot's own.
-	forEnv bool
-	// why is the reason for healing; down: the platform reports the CVM as down.
-	why  string
-	down bool
-	// service is the service of a Restart; "" is the CVM.
-	service string
-	// left: the step's loss has already happened. The member is out of its workload's set, so that its CVM serves no
-	// client. Or the CVM was deleted, and only the new CVM is still to be made.
-	left bool
-}
-
 // candidates are the Actions for Slots without an open step, in the order of R104. Creations and replacements come
 // first, then removals, then updates and restarts by class.
 func (w *world) candidates() []candidate {
@@ -57,11 +31,6 @@ func (w *world) candidates() []candidate {
 	}
 	slices.SortFunc(updates, w.compare) // no two are equal: each has its own ordinal
 	return slices.Concat(creates, deletes, updates)
-}
-
-// removal is the candidate for a Slot that is no longer wanted.
-func (w *world) removal(m *member) candidate {
-	return candidate{m: m, kind: operation.Delete, actor: operation.ActorScaling, condition: m.condition}
 }
 
 // need returns the Action that brings m to its wanted Revision; an empty Kind means none.
@@ -108,17 +77,6 @@ func (w *world) restartService(m *member, c *candidate) {
 	c.kind, c.to, c.service, c.marked = operation.Restart, m.runs(), m.request.Service, true
 }
 
-// triedAtTarget: the CVM was already moved to its wanted Revision and never became available there. The same call is
-// not repeated (R39), unless an operator asks for another attempt (R103). A refused call was not applied.
-func (w *world) triedAtTarget(m *member, marked bool) bool {
-	if marked || m.open != nil {
-		return false
-	}
-	last := m.last()
-	return last != nil && last.Phase == operation.Failed && last.Failure.Cause != operation.CauseRefused &&
-		last.To == m.want.revision && last.Kind != operation.Restart && w.sameEnv(m, *last)
-}
-
 // retargetable: the open Operation acted already and its outcome is decided, but its Revision is not the newest spec's
 // (R105).
 func (w *world) retargetable(m *member) bool {
@@ -157,12 +115,6 @@ func (w *world) becomesRemoval(m *member) bool {
 	return op.Kind == operation.Create || op.Kind == operation.Replace
 }
 
-// refreshedAfter: after its open step, m still needs only a refresh of the Boot that the step leads to. No new step
-// stops m for that. An open refresh is followed by the next refresh at once.
-func (w *world) refreshedAfter(m *member) bool {
-	return !m.open.Way.Refreshes() && w.onlyAgentSpec(m) && !w.correctsHook(m)
-}
-
 // waitsForEdit: the step of m has booted its target, and m is not ready. A corrected check of a newer spec, or after
 // an update a secret, a right or a route, may be all that m needs. The refresh then comes at once. A refresh runs no
 // POST_LAUNCH hooks, so the hooks of the step end first.
@@ -176,20 +128,6 @@ func (w *world) waitsForEdit(m *member) bool {
 	}
 	return !group.HasHook(w.specAt(op.To), group.PostLaunch) || slices.ContainsFunc(m.report.Steps, func(s StepReport) bool {
 		return s.Operation == op.ID && s.Verb == VerbPostLaunch && s.State == operation.StepDone
-	})
-}
-
-// correctsHook: m's step waits for a hook that a newer spec may have corrected. A restart that began under the newer
-// spec, to be refreshed afterwards, does not count.
-func (w *world) correctsHook(m *member) bool {
-	booted := m.open.Phase != operation.Booting && m.report != nil
-	return booted && m.heldByHook() && !w.began(m.open)
-}
-
-// heldByHook: a POST_LAUNCH hook holds the step of m, which reports, and no deadline ends the hold.
-func (m *member) heldByHook() bool {
-	return slices.ContainsFunc(m.report.Steps, func(s StepReport) bool {
-		return s.Operation == m.open.ID && s.Verb == VerbPostLaunch && s.State == StepHeld
 	})
 }
 
@@ -243,4 +181,33 @@ func lagOf(m *member) int64 {
 		return 1<<63 - 1
 	}
 	return *m.report.LagBytes
+}
+
+// drain makes c the drain of m, if a Boot of m could serve. Other needed or requested steps are held while the drain
+// stands, and reported as such. A down member that is protected too is repaired anyway, because a protection promises
+// that; the repair keeps the drain.
+func (w *world) drain(m *member, c candidate) candidate {
+	switch {
+	case m.rests() && m.asked(RequestReplace):
+		c.kind, c.actor = operation.Replace, operation.ActorOperator
+	case m.rests() && m.asked(RequestRestart) && !m.vanished():
+		c.kind, c.actor, c.to, c.service = operation.Restart, operation.ActorOperator, m.runs(), m.request.Service
+		c.marked = c.service == ""
+	case m.rests() && m.asked(RequestUpdate) && !m.vanished() && w.outdated(m):
+		c.kind, c.actor = operation.Update, operation.ActorOperator
+	case m.open != nil:
+		return c
+	case m.missing() && w.obs.Platform.Known:
+		c.kind, c.actor = operation.Create, operation.ActorScaling
+		return c
+	case m.missing():
+		return c
+	case m.seen.Protection != nil && w.heal(m, &c) && c.kind == operation.Restart:
+	default:
+		c.kind, c.actor, c.marked = operation.Drain, operation.ActorOperator, true
+		c.to, c.why, c.down = m.runs(), "", false
+	}
+	c.condition = m.condition
+	c.class = w.class(m, c)
+	return c
 }

@@ -2,26 +2,12 @@ package rollout
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 )
-
-// Override is an operator's setting on a Slot, a group or the cluster, with its author, reason and end. The zero value
-// means only that the override is set.
-type Override struct {
-	Reason string
-	By     string
-	// Until is when the override expires; zero: it stays until it is withdrawn.
-	Until time.Time
-	// Group is the frozen group; empty: all groups.
-	Group string
-	// Excludes is the kind of work that an exclusion withholds from the Slot.
-	Excludes group.Exclusion
-}
 
 // text is the operator, the reason and the end of the override, for a message.
 func (k Override) text() string {
@@ -113,25 +99,6 @@ func (w *world) excludedText(m *member) string {
 	return fmt.Sprintf("%s is excluded from %s by an operator%s; to go on: cadre instance include %s", m.slot, strings.Join(k.Excludes.Words(), " and "), k.text(), m.slot)
 }
 
-// warnings are those of the spec, a freeze, and the exclusions that keep work back now. The plan has no step of an
-// excluded Slot that could be held.
-func (w *world) warnings(actions []Action) []string {
-	out := group.Warnings(w.spec)
-	frozen := func(a Action) bool {
-		return slices.ContainsFunc(a.Holds, func(h Hold) bool { return h.Predicate == HoldFrozen })
-	}
-	if w.obs.Freeze != nil && !slices.ContainsFunc(actions, frozen) {
-		out = append(out, w.frozen().Message)
-	}
-	for _, m := range w.members {
-		behind := w.keptBy(m.ordinal) == group.KeptByOverride && m.observed != w.target
-		if k := w.excluded(m.ordinal); k != nil && (behind || k.Excludes.Healing && !m.ready) {
-			out = append(out, w.excludedText(m))
-		}
-	}
-	return out
-}
-
 // rests: m was taken out of service and stays out of service.
 func (m *member) rests() bool {
 	return m != nil && m.open != nil && m.open.Kind == operation.Drain && m.open.Phase == operation.Drained
@@ -147,35 +114,6 @@ func (m *member) drained() bool { return m.seen.Drain != nil }
 
 // keptByHand: an operator's override keeps the rollout from m, and has no clock of its own.
 func (m *member) keptByHand() bool { return m.drained() || m.seen.Protection != nil }
-
-// drain makes c the drain of m, if a Boot of m could serve. Other needed or requested steps are held while the drain
-// stands, and reported as such. A down member that is protected too is repaired anyway, because a protection promises
-// that; the repair keeps the drain.
-func (w *world) drain(m *member, c candidate) candidate {
-	switch {
-	case m.rests() && m.asked(RequestReplace):
-		c.kind, c.actor = operation.Replace, operation.ActorOperator
-	case m.rests() && m.asked(RequestRestart) && !m.vanished():
-		c.kind, c.actor, c.to, c.service = operation.Restart, operation.ActorOperator, m.runs(), m.request.Service
-		c.marked = c.service == ""
-	case m.rests() && m.asked(RequestUpdate) && !m.vanished() && w.outdated(m):
-		c.kind, c.actor = operation.Update, operation.ActorOperator
-	case m.open != nil:
-		return c
-	case m.missing() && w.obs.Platform.Known:
-		c.kind, c.actor = operation.Create, operation.ActorScaling
-		return c
-	case m.missing():
-		return c
-	case m.seen.Protection != nil && w.heal(m, &c) && c.kind == operation.Restart:
-	default:
-		c.kind, c.actor, c.marked = operation.Drain, operation.ActorOperator, true
-		c.to, c.why, c.down = m.runs(), "", false
-	}
-	c.condition = m.condition
-	c.class = w.class(m, c)
-	return c
-}
 
 // repairsProtected: the drain does not hold this Action, because a protection holds the drain itself.
 func (m *member) repairsProtected(kind operation.Kind, actor operation.Actor) bool {
@@ -200,22 +138,6 @@ func (w *world) undrained(m *member) string {
 		return "undrained, or its time ended"
 	}
 	return ""
-}
-
-// unwantedByHand returns why op must not begin after an operator's override on m; empty if op may begin.
-func (w *world) unwantedByHand(m *member, op operation.Operation) string {
-	switch {
-	case op.Kind == operation.Drain:
-		return w.undrained(m)
-	case w.ending():
-		return ""
-	case m.drained() && !m.repairsProtected(op.Kind, op.Actor):
-		return "an operator wants it out of service" + m.seen.Drain.text()
-	}
-	if harmOf(op.Kind) < disruptive {
-		return ""
-	}
-	return firstMessage(w.holdsOfProtection(w.again(m, op), look{op: &op}))
 }
 
 // holdsOfProtection holds each step that would take m away or cost its disk. A member known to be down is restarted on

@@ -147,26 +147,6 @@ func (w *world) outsideQuorum(c candidate) bool {
 	return c.condition.certain() || w.view.leader == ""
 }
 
-// healthyWithout returns H \ {c}, without the members in a step or taken. A member that serves between two parts of
-// its step votes.
-func (w *world) healthyWithout(c *member, taken *taken) []string {
-	var left []string
-	for _, slot := range w.view.voters {
-		if m := w.find(slot); m != nil && m != c && w.view.healthy[slot] && (m.open == nil || m.between) && !taken.has(m) {
-			left = append(left, slot)
-		}
-	}
-	return left
-}
-
-// quorumLost: the known healthy voters are fewer than a majority.
-func (w *world) quorumLost() bool {
-	if !w.view.voting {
-		return false
-	}
-	return len(w.view.voters) == 0 || len(w.view.healthy) < group.Quorum(len(w.view.voters))
-}
-
 // quorumSnapshot returns the arithmetic in one line, for the record of the decision.
 func (w *world) quorumSnapshot(c candidate, taken *taken) string {
 	if !w.view.voting || c.kind == operation.Create {
@@ -181,4 +161,10 @@ func (w *world) quorumSnapshot(c candidate, taken *taken) string {
 func quorumText(slot string, left []string, v int) string {
 	return fmt.Sprintf("without %s %d of %d voters are healthy (%s), %d needed",
 		slot, len(left), v, cmp.Or(Few(left, " "), "none"), group.Quorum(v))
+}
+
+// servesNothing reports that c's member is certainly down, or votes in a set without a majority.
+func (w *world) servesNothing(c candidate) bool {
+	certain := c.condition.certain() || w.view.voting && w.outsideQuorum(c)
+	return certain && c.m.down()
 }

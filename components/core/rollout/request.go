@@ -8,9 +8,6 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// RequestKind is the kind of an operator's request.
-type RequestKind string
-
 const (
 	// RequestRestart asks for a restart of one Slot at its current Revision, or of only the given Service.
 	RequestRestart RequestKind = "restart"
@@ -32,39 +29,6 @@ func PassedByName(predicate string) bool {
 		return true
 	}
 	return false
-}
-
-// Request is an operator's request until its answer.
-type Request struct {
-	// ID is the caller's; it names the Operation that answers, so a repeated request has the effect of one (I17).
-	ID   string
-	Kind RequestKind
-	// Slot is the Slot of a restart, update or replace; Operation is the Operation of a resolve.
-	Slot string
-	// Service, of a restart, is the service to restart; "": the CVM.
-	Service   string
-	Operation string
-	// As is how a resolved Operation ended: "done" or "failed".
-	As     string
-	Reason string
-	By     string
-	// VMUUID and InstanceID are the CVM of a restart, update or replace, as its Slot was bound at the request. "" means
-	// the Slot's CVM at any time. Gone: the platform did not list the CVM.
-	VMUUID     string
-	InstanceID string
-	Gone       bool
-	// At is the time of the request.
-	At time.Time
-	// Spent: an Operation already carries the request's id, so no work is left.
-	Spent bool
-}
-
-// Deletion is an operator's request to delete the whole group.
-type Deletion struct {
-	// KeepCVMs leaves the CVMs on the platform; otherwise they are deleted with their disks.
-	KeepCVMs bool
-	Reason   string
-	By       string
 }
 
 // before: a replacement goes before a restart or an update, because a lost CVM would keep these waiting without end.

@@ -165,48 +165,6 @@ func (w *world) stateWord(m *member) group.SlotState {
 	return group.SlotUnavailable
 }
 
-// stepWord returns the state for the open step of m in one word.
-func (m *member) stepWord() group.SlotState {
-	if m.notDrained() {
-		return group.SlotNotDrained
-	}
-	return phaseWord(*m.open)
-}
-
-func phaseWord(op operation.Operation) group.SlotState {
-	switch op.Phase {
-	case operation.Draining:
-		return group.SlotDraining
-	case operation.Drained:
-		if op.Way.Refreshes() {
-			return group.SlotRefreshing // the member serves all the time
-		}
-		return group.SlotDrained
-	case operation.Acting:
-		return map[operation.Kind]group.SlotState{
-			operation.Create: group.SlotCreating, operation.Update: group.SlotUpdating, operation.Restart: group.SlotRestarting, operation.Delete: group.SlotDeleting,
-			operation.Replace: group.SlotReplacing,
-		}[op.Kind]
-	case operation.Booting:
-		if op.Kind == operation.Delete {
-			return group.SlotDeleting
-		}
-		if op.Way.Refreshes() {
-			return group.SlotRefreshing
-		}
-		if op.Way.Service != "" {
-			return group.SlotRestarting
-		}
-		return group.SlotBooting
-	case operation.Joining:
-		return group.SlotJoining
-	case operation.Settling:
-		return group.SlotSettling
-	case operation.Done, operation.Aborted, operation.Failed, "":
-	}
-	return group.SlotUnavailable
-}
-
 // conditions keep their Since until their status or their reason changes.
 func (w *world) conditions(s group.Status) []group.Condition {
 	var out []group.Condition
@@ -276,13 +234,6 @@ func (w *world) withoutQuorum() string {
 	}
 	return fmt.Sprintf("%d of %d voters are known to be healthy, %d are needed; broken ones are repaired one at a time, on their disks: by a corrected spec, or cadre instance restart",
 		len(w.view.healthy), v, group.Quorum(v))
-}
-
-func pick(ok bool, yes, no string) string {
-	if ok {
-		return yes
-	}
-	return no
 }
 
 // camel turns PARTITION_REACHED into PartitionReached, the form of reasons.

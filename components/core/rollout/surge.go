@@ -9,45 +9,6 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// Extra members (R15a): during a rollout, a group with max_surge has some additional members. They keep the wanted
-// number of members in service while one is away. A group that may spare no member also gets an extra member for an
-// update or restart by a Slot's name (byname.go).
-//
-// Extra members are made like every Slot made during a rollout, at the stable Revision (R107). The platform makes a
-// CVM only at content that a CVM of the app already had. Extra members are updated first, because their ordinals are
-// the highest. Their disks are their own, and no member needs the data when they go.
-
-// extras returns the ordinals of the Slots that the group has for its rollout, or for a request by a Slot's name.
-func (w *world) extras() []int {
-	limit := group.MaxSurge(w.spec)
-	if limit == 0 || w.rec.Rollout == nil {
-		return nil
-	}
-	named := w.wantedByName()
-	if named == 0 && w.surgeOver() {
-		return nil
-	}
-	there := w.beyond()
-	first := 0
-	if all := w.spec.Ordinals(); len(all) > 0 {
-		first = all[len(all)-1] + 1
-	}
-	end := min(first+limit+len(there.taken), group.MaxReplicas)
-	var out []int
-	for n := first; n < end && len(out) < limit; n++ {
-		if there.extra[n] {
-			out = append(out, n)
-		}
-	}
-	most := min(w.extrasOfUse(named), limit-there.lost)
-	for n := first; n < end && len(out) < most; n++ {
-		if !there.extra[n] && !there.taken[n] {
-			out = append(out, n)
-		}
-	}
-	return out
-}
-
 // surgeOver: the rollout's need for extra members has ended, or updates are not automatic. Requests by name have their
 // own extra members.
 func (w *world) surgeOver() bool {
@@ -208,17 +169,6 @@ func (w *world) bootsAsWanted(r *group.SlotRecord, to string) bool {
 func (w *world) leftAlone(r *group.SlotRecord) bool {
 	o := w.seenAt(r.Ordinal)
 	return o != nil && (o.Drain.stands(w.now) || o.Protection.stands(w.now))
-}
-
-// seenAt returns the observation of the Slot of an ordinal, or nil.
-func (w *world) seenAt(ordinal int) *SlotObservation {
-	if w.seenBy == nil {
-		w.seenBy = make(map[int]*SlotObservation, len(w.obs.Slots))
-		for i := range w.obs.Slots {
-			w.seenBy[w.obs.Slots[i].Ordinal] = &w.obs.Slots[i]
-		}
-	}
-	return w.seenBy[ordinal]
 }
 
 // spare counts the available extra members other than except. As many more of the other members may be away.

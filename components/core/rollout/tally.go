@@ -2,46 +2,9 @@ package rollout
 
 import (
 	"slices"
-	"time"
 
 	"cadre.dev/core/operation"
 )
-
-// tally holds the group-wide counts that the rules need, taken once a pass. A rule that counted alone would make the
-// pass quadratic.
-type tally struct {
-	// unavailable are the members of U, open are the members in a step, in order (R20). unsure counts the members of U
-	// that may serve.
-	unavailable []*member
-	unsure      int
-	open        []*member
-	// openVoters are the members of open that count among the voters and are away.
-	openVoters []*member
-	// undecided have a call with an unknown effect (R66).
-	undecided []*member
-	// failedBack had a step that failed, and have not become available since (R40).
-	failedBack []*member
-	// notAvailable are the desired members that are not available, in order.
-	notAvailable []*member
-	// extras are the extra members that are available.
-	extras []*member
-	// delayedBy is the Slot of the step whose pause is running; delayedUntil is the end of that pause.
-	delayedBy    string
-	delayedUntil time.Time
-	// creating have an open Create, steps any other open Operation except a Drain, and replacing an open Replace.
-	creating, steps, replacing []*member
-	// healing counts the open steps of healing.
-	healing int
-	// proven: one Slot is available at the target.
-	proven bool
-	// expected counts the agents whose Boot is admitted and whose CVM may run. heard counts the expected agents that
-	// report.
-	heard, expected int
-	// tooHarsh are the members whose update disrupts more than the spec allows (R132).
-	tooHarsh []*member
-	// outdated wait for their update. outdatedVoters are the voters among them.
-	outdated, outdatedVoters []*member
-}
 
 // retally repeats the counts that depend on the rollout's Operations.
 func (w *world) retally() {
@@ -128,14 +91,4 @@ func (w *world) noteBetween() {
 		}
 	}
 	w.tally.openVoters = slices.DeleteFunc(w.tally.openVoters, func(m *member) bool { return m.between })
-}
-
-// otherThan returns the first of members other than m, or nil.
-func otherThan(m *member, members []*member) *member {
-	for _, other := range members {
-		if other != m {
-			return other
-		}
-	}
-	return nil
 }

@@ -4,53 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-
-	"cadre.dev/core/group"
 )
-
-// view is the workload cluster's state according to the members' fresh reports.
-type view struct {
-	// roles: the workload has leaders and followers.
-	roles bool
-	// voting: quorum arithmetic applies.
-	voting bool
-	// leader is the one Slot that leads; leaderDoubt says why no leader is known (R34).
-	leader      string
-	leaderDoubt string
-	// voters is V as the members' configuration lists it; votersDoubt says why contradicting reports make it unknown
-	// (R43).
-	voters      []string
-	votersDoubt string
-	// learners are the members of the set without a vote, as its leader lists them.
-	learners []string
-	// ids are the set's names for its members, as its leader lists them.
-	ids map[string]string
-	// healthy is H: voters positively known to vote, on the leader's term, caught up.
-	healthy map[string]bool
-}
-
-func (w *world) look() view {
-	v := view{roles: group.HasDriver(w.spec), voting: group.HasVoters(w.spec), healthy: map[string]bool{}}
-	for _, m := range w.everyone {
-		if m.report == nil {
-			continue
-		}
-		v.roles = v.roles || m.report.Role == RoleLeader || m.report.Role == RoleFollower
-		v.voting = v.voting || m.report.QuorumMember
-	}
-	v.leader, v.leaderDoubt = w.findLeader()
-	v.voters, v.votersDoubt = w.findVoters(w.find(v.leader))
-	if lead := w.find(v.leader); lead != nil {
-		v.learners, v.ids = w.listedBy(lead)
-	}
-	w.nameSilent()
-	for _, m := range w.everyone {
-		if slices.Contains(v.voters, m.slot) && m.report != nil && !m.stopped() && !w.unlisted(m) && m.votes() {
-			v.healthy[m.slot] = true
-		}
-	}
-	return v
-}
 
 // listedBy returns the members without a vote as lead lists them, and the set's ids of its members. A member that has
 // not started has no name yet. lead may have no Slot for its address, for example after its Boot was revoked or its
@@ -227,4 +181,16 @@ func (w *world) voter(m *member) bool {
 		return !m.missing()
 	}
 	return m.report.Role != RoleLearner && m.report.Role != RoleNone
+}
+
+// healthyWithout returns H \ {c}, without the members in a step or taken. A member that serves between two parts of
+// its step votes.
+func (w *world) healthyWithout(c *member, taken *taken) []string {
+	var left []string
+	for _, slot := range w.view.voters {
+		if m := w.find(slot); m != nil && m != c && w.view.healthy[slot] && (m.open == nil || m.between) && !taken.has(m) {
+			left = append(left, slot)
+		}
+	}
+	return left
 }

@@ -9,15 +9,6 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// want is the wanted Revision of one Slot, with the reason.
-type want struct {
-	// revision is empty for a Slot to remove.
-	revision string
-	// kept: the Slot stays at its current Revision, and no rollout updates it.
-	kept bool
-	why  string
-}
-
 // decideWanted settles the wanted Revision of each Slot. No other place does: partition, scale-out, removal and an
 // operator's override meet here.
 func (w *world) decideWanted() {
@@ -126,18 +117,4 @@ func (w *world) provenAtTarget() bool {
 		}
 	}
 	return false
-}
-
-// templateOf is the content of a Revision: the target's is the spec's, recorded or not.
-func (w *world) templateOf(revision string) group.Template {
-	if revision == w.target {
-		return w.spec.Template
-	}
-	return w.rec.Revisions[revision].Template
-}
-
-// shapeOf returns the wanted size and image of a CVM at a Revision.
-func (w *world) shapeOf(revision string) operation.Shape {
-	t := w.templateOf(revision)
-	return operation.Shape{InstanceType: t.InstanceType, OSImage: t.OSImage, DiskGB: t.DiskGB}
 }

@@ -150,37 +150,6 @@ type availability struct {
 	unsure, between bool
 }
 
-func newWorld(spec group.Spec, rec Records, obs Observation, now time.Time, t Timing) *world {
-	w := &world{spec: spec, rec: rec, obs: obs, now: now, t: t.OrDefault()}
-	w.obs.Fleet = obs.Fleet.sorted()
-	w.target = spec.Revision()
-	w.stable = rec.Status.Stable
-	if r := rec.Rollout; r != nil && r.State == operation.Complete && !w.madeAnew() {
-		w.stable = r.To // the rollout is recorded before the status, and a leader may die in between
-	}
-	w.generation = w.nextGeneration()
-	w.dropEnded(w.obs.overrides()) // the set of members depends on the overrides
-	w.joinSlots()
-	w.joinOperations()
-	w.joinRequests()
-	for _, m := range w.everyone {
-		w.dropEnded(m.seen.overrides())
-	}
-	w.appID = w.knownAppID()
-	for _, m := range w.everyone {
-		w.judge(m)
-	}
-	w.view = w.look()
-	for _, m := range w.everyone {
-		m.condition = w.conditionOf(m)
-	}
-	w.noteFlaps()
-	w.founders = w.foundersOf()
-	w.decideWanted()
-	w.takeTally()
-	return w
-}
-
 // nextGeneration counts accepted edits that changed the target or the size.
 func (w *world) nextGeneration() uint64 {
 	s := w.rec.Status
@@ -188,62 +157,6 @@ func (w *world) nextGeneration() uint64 {
 		return max(s.Generation, 1)
 	}
 	return s.Generation + 1
-}
-
-// desired returns the group's wanted ordinals: the first ordinals, and some more for the time of a rollout.
-func (w *world) desired() []int {
-	if w.obs.Deletion != nil {
-		return nil
-	}
-	return append(w.spec.Ordinals(), w.extras()...)
-}
-
-// joinSlots makes one member per desired ordinal, and one per terminating Slot with a record or a CVM.
-func (w *world) joinSlots() {
-	desired := w.desired()
-	n := max(len(desired), len(w.rec.Slots))
-	byOrdinal := make(map[int]*member, n)
-	w.bySlot = make(map[string]*member, n)
-	wanted := make(map[int]bool, n)
-	at := func(ordinal int) *member {
-		if m := byOrdinal[ordinal]; m != nil {
-			return m
-		}
-		slot := group.SlotName(w.spec.Name, ordinal)
-		m := &member{slot: slot, ordinal: ordinal, terminating: !wanted[ordinal]}
-		m.record = group.SlotRecord{Group: w.spec.Name, Slot: slot, Ordinal: ordinal}
-		m.extra = wanted[ordinal] && !w.spec.HasOrdinal(ordinal)
-		m.record.Extra = m.extra
-		byOrdinal[ordinal], w.bySlot[slot] = m, m
-		if m.terminating {
-			w.terminating = append(w.terminating, m)
-		} else {
-			w.members = append(w.members, m)
-		}
-		return m
-	}
-	for _, ordinal := range desired {
-		wanted[ordinal] = true
-		at(ordinal)
-	}
-	for i := range w.rec.Slots {
-		if r := &w.rec.Slots[i]; w.ofGroup(r) {
-			m := at(r.Ordinal)
-			m.record, m.wasAvailableAt, m.boundBefore = *r, r.WasAvailableAt, r.VMUUID
-			m.policed = w.rec.Policies[m.slot].InstanceID
-		}
-	}
-	for i := range w.obs.Slots {
-		if o := &w.obs.Slots[i]; wanted[o.Ordinal] || byOrdinal[o.Ordinal] != nil || o.Instance != nil {
-			at(o.Ordinal).seen = *o
-		}
-	}
-	slices.SortFunc(w.members, func(a, b *member) int { return cmp.Compare(a.ordinal, b.ordinal) })
-	slices.SortFunc(w.terminating, func(a, b *member) int { return cmp.Compare(b.ordinal, a.ordinal) })
-	w.everyone = slices.Concat(w.members, w.terminating)
-	for _, m := range w.members {
-		m.record.Extra = m.extra // a Slot that the group grew over stays
-	}
 }
 
 // ofGroup: the record belongs to a Slot of this group.
@@ -264,58 +177,8 @@ func (w *world) began(op *operation.Operation) bool {
 	return r != nil && (op.Rollout == r.ID || strings.HasPrefix(op.ID, r.ID+"."))
 }
 
-// joinOperations gives each member its Operations in the recorded order.
-func (w *world) joinOperations() {
-	ops := slices.Clone(w.rec.Operations)
-	slices.SortFunc(ops, w.recorded)
-	for i := range ops {
-		op := &ops[i]
-		m := w.bySlot[op.Slot]
-		if m == nil {
-			continue
-		}
-		if op.Before.Moved.To != "" || endsBetweenParts(op) {
-			m.movers = append(m.movers, op)
-		}
-		// The Operations of other rollouts have numbers of their own, without an order among these.
-		ofRollout := w.rec.Rollout != nil && op.Rollout == w.rec.Rollout.ID
-		if !op.Phase.Ended() {
-			m.open = op
-		} else if ofRollout && op.Order > w.rec.Rollout.Forgiven {
-			m.past = append(m.past, *op)
-		}
-		if (ofRollout || !op.Phase.Ended()) && makes(op) {
-			m.makers = append(m.makers, op)
-		}
-		// Any rollout counts: when a Slot is wanted again, the rollout that deleted its CVM was superseded.
-		if op.Kind == operation.Delete && op.Phase == operation.Done && op.CVM.VMUUID == m.record.VMUUID {
-			m.removal = op
-		}
-		if op.Actor == operation.ActorHealing && op.Phase.Ended() {
-			m.healed = append(m.healed, op)
-		}
-		if op.Kind == operation.Drain && op.Phase.Ended() {
-			m.drains = append(m.drains, *op)
-		}
-	}
-}
-
 // inScope: the rollout may update it (R22, R41).
 func (w *world) inScope(m *member) bool { return !m.terminating && !m.want.kept }
-
-// outdated: the member is in scope and not proven to run its wanted Revision, or received another Revision since the
-// proof. A Slot that boots another Revision is no longer at the Revision of its last admission.
-func (w *world) outdated(m *member) bool {
-	switch {
-	case !w.inScope(m):
-		return false
-	case m.observed == "":
-		// The member needs an update if an operator must bind the CVM with its name, or must allow its assigned Revision
-		// again.
-		return m.unmanaged() || !w.givenTarget(m) || !w.mayRun(m.want.revision)
-	}
-	return m.observed != m.want.revision || w.givenOther(m) || w.specDrift(m) || w.envUnapplied(m)
-}
 
 // specDrift: the platform shows another size or image than wanted, and no Boot proves either. When two Revisions
 // measure the same, the admission names either Revision. An open step checks this after its call is accepted; before
@@ -416,4 +279,202 @@ func (w *world) knownAppID() string {
 		}
 	}
 	return ""
+}
+
+// The planner evaluates a disruptive step by the state after the step. The step may begin where the group tolerates
+// that state, and also where the step takes away no serving member. The same functions evaluate a step before it
+// begins and again right before its platform call (R50). Each accepted step counts in the evaluation of the next
+// step (R23).
+
+// taken is the set of steps that this pass has decided to begin. Each counts as begun (R23, R25).
+type taken struct {
+	slots map[string]bool
+	// order starts with the member of the lowest ordinal.
+	order   []*member
+	creates []string
+	// replacing are the members that get another CVM, joining the members that are created and join the set.
+	replacing, joining []*member
+	voters             []*member
+	// healing counts the steps that heal.
+	healing int
+	// added are the members that were not in U before.
+	added []*member
+	// unsure counts the unavailable members that may still serve.
+	unsure int
+}
+
+func (t *taken) has(m *member) bool { return t.slots[m.slot] }
+
+// lostAt is the time at which the silence of m makes it broken; zero when m is not silent.
+func (w *world) lostAt(m *member) time.Time {
+	if m.report != nil || m.record.UnavailableSince.IsZero() {
+		return time.Time{}
+	}
+	if m.request != nil || m.open != nil && m.open.Request.ID != "" {
+		return m.record.UnavailableSince.Add(w.t.LostAfter) // the operator who names the Slot has seen it (R145)
+	}
+	return later(m.record.UnavailableSince, m.record.SilenceFrom).Add(w.t.LostAfter)
+}
+
+// condition is the verdict of all evidence about one member. The evidence is the platform's listing, the admission
+// and its refusals, the agent's report and the reports of the other members. The planner computes the condition
+// once per pass, and every rule uses it. The most certain loss comes first, which is the order of repairs (R31).
+type condition int
+
+// attempts counts the Operations of m towards a Revision in this rollout.
+func (w *world) attempts(m *member, to string) int {
+	n := 0
+	for _, op := range m.past {
+		if op.To == to {
+			n++
+		}
+	}
+	return n
+}
+
+// move is a pair of Revisions.
+type move struct{ from, to string }
+
+// bucket is the state of the token bucket of a group.
+type bucket struct {
+	ill int
+	// emptied is when the bucket was emptied last: by a repair, or by a member that recovered automatically. The other
+	// members may be about to recover too, and get their time again (R121).
+	emptied time.Time
+}
+
+// heldByHook: a POST_LAUNCH hook holds the step of m, which reports, and no deadline ends the hold.
+func (m *member) heldByHook() bool {
+	return slices.ContainsFunc(m.report.Steps, func(s StepReport) bool {
+		return s.Operation == m.open.ID && s.Verb == VerbPostLaunch && s.State == StepHeld
+	})
+}
+
+// correctsHook: m's step waits for a hook that a newer spec may have corrected. A restart that began under the newer
+// spec, to be refreshed afterwards, does not count.
+func (w *world) correctsHook(m *member) bool {
+	booted := m.open.Phase != operation.Booting && m.report != nil
+	return booted && m.heldByHook() && !w.began(m.open)
+}
+
+// seenAt returns the observation of the Slot of an ordinal, or nil.
+func (w *world) seenAt(ordinal int) *SlotObservation {
+	if w.seenBy == nil {
+		w.seenBy = make(map[int]*SlotObservation, len(w.obs.Slots))
+		for i := range w.obs.Slots {
+			w.seenBy[w.obs.Slots[i].Ordinal] = &w.obs.Slots[i]
+		}
+	}
+	return w.seenBy[ordinal]
+}
+
+// tally holds the group-wide counts that the rules need, taken once a pass. A rule that counted alone would make the
+// pass quadratic.
+type tally struct {
+	// unavailable are the members of U, open are the members in a step, in order (R20). unsure counts the members of U
+	// that may serve.
+	unavailable []*member
+	unsure      int
+	open        []*member
+	// openVoters are the members of open that count among the voters and are away.
+	openVoters []*member
+	// undecided have a call with an unknown effect (R66).
+	undecided []*member
+	// failedBack had a step that failed, and have not become available since (R40).
+	failedBack []*member
+	// notAvailable are the desired members that are not available, in order.
+	notAvailable []*member
+	// extras are the extra members that are available.
+	extras []*member
+	// delayedBy is the Slot of the step whose pause is running; delayedUntil is the end of that pause.
+	delayedBy    string
+	delayedUntil time.Time
+	// creating have an open Create, steps any other open Operation except a Drain, and replacing an open Replace.
+	creating, steps, replacing []*member
+	// healing counts the open steps of healing.
+	healing int
+	// proven: one Slot is available at the target.
+	proven bool
+	// expected counts the agents whose Boot is admitted and whose CVM may run. heard counts the expected agents that
+	// report.
+	heard, expected int
+	// tooHarsh are the members whose update disrupts more than the spec allows (R132).
+	tooHarsh []*member
+	// outdated wait for their update. outdatedVoters are the voters among them.
+	outdated, outdatedVoters []*member
+}
+
+// view is the workload cluster's state according to the members' fresh reports.
+type view struct {
+	// roles: the workload has leaders and followers.
+	roles bool
+	// voting: quorum arithmetic applies.
+	voting bool
+	// leader is the one Slot that leads; leaderDoubt says why no leader is known (R34).
+	leader      string
+	leaderDoubt string
+	// voters is V as the members' configuration lists it; votersDoubt says why contradicting reports make it unknown
+	// (R43).
+	voters      []string
+	votersDoubt string
+	// learners are the members of the set without a vote, as its leader lists them.
+	learners []string
+	// ids are the set's names for its members, as its leader lists them.
+	ids map[string]string
+	// healthy is H: voters positively known to vote, on the leader's term, caught up.
+	healthy map[string]bool
+}
+
+// shapeOf returns the wanted size and image of a CVM at a Revision.
+func (w *world) shapeOf(revision string) operation.Shape {
+	t := w.templateOf(revision)
+	return operation.Shape{InstanceType: t.InstanceType, OSImage: t.OSImage, DiskGB: t.DiskGB}
+}
+
+// templateOf is the content of a Revision: the target's is the spec's, recorded or not.
+func (w *world) templateOf(revision string) group.Template {
+	if revision == w.target {
+		return w.spec.Template
+	}
+	return w.rec.Revisions[revision].Template
+}
+
+// want is the wanted Revision of one Slot, with the reason.
+type want struct {
+	// revision is empty for a Slot to remove.
+	revision string
+	// kept: the Slot stays at its current Revision, and no rollout updates it.
+	kept bool
+	why  string
+}
+
+// platformWorks reports that the platform is busy with m's CVM, and that the planner still waits for it.
+func (w *world) platformWorks(m *member) bool {
+	i := m.seen.Instance
+	return i != nil && i.InProgress && w.now.Before(w.worksUntil(m))
+}
+
+// fault is a fault of a Slot that none of its other pending steps repairs.
+type fault struct {
+	// on is the failure class in the terms of restart_policy.
+	on  string
+	why string
+	// down: the platform lists no running CVM. gone: no CVM is left to restart. inside: the agent reports a fault
+	// inside of its CVM.
+	down, gone, inside bool
+	// at is the time from which the planner heals the fault. A time in the future: not yet.
+	at time.Time
+}
+
+// remedy is a remediation step: its kind, and the service of a Restart, "" for a restart of the CVM.
+type remedy struct {
+	kind    operation.Kind
+	service string
+}
+
+// healing is the cached result of heals for one member.
+type healing struct {
+	remedy remedy
+	fault  fault
+	ok     bool
 }

@@ -1,0 +1,121 @@
+package operation
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// stops records which Boot ends now, and that the Slot does not serve from then on.
+func (op Operation) stops(f Facts, now time.Time) Operation {
+	if op.CVM.admits(f.Admission) {
+		op.Before.BootID = f.Admission.BootID
+	}
+	op.Outage.begin(now)
+	return op
+}
+
+// forces: the platform stops the guest without asking. A guest whose agent reported since the step was recorded is
+// asked.
+func (op Operation) forces(f Facts) bool {
+	return op.Way.Mode == ModeForce && op.Call.Part == PartRestart && !f.LastReportAt.After(op.Times.Created)
+}
+
+// mayAct checks every condition right before the irreversible call.
+func (op Operation) mayAct(f Facts) (reason string, ok bool) {
+	switch {
+	case !f.PlatformKnown:
+		return "waits for the platform's listing", false
+	case f.Duplicates > 0:
+		return duplicates(f), false
+	case op.CVM.replaced(f.Platform):
+		return "the platform shows another CVM in place of " + op.CVM.VMUUID, false
+	case op.formerIsBack(f):
+		return "the platform lists CVM " + f.Platform.VMUUID + " again, which was replaced: delete it there", false
+	case f.Platform == nil && op.Kind == Replace && op.CVM.VMUUID != "" && op.Call.Part == "":
+		return "the platform does not list CVM " + op.CVM.VMUUID + ", and is asked once more", false
+	case f.Platform == nil && op.Kind.InPlace():
+		return "the platform does not list CVM " + op.CVM.VMUUID, false
+	case f.Platform != nil && f.Platform.InProgress && !f.Platform.Stuck && op.Kind != Create && op.Kind != Delete:
+		return "the platform is busy with the CVM", false
+	case !f.Safe:
+		return "not safe to act: " + cmp.Or(f.SafeReason, "unknown"), false
+	}
+	return "", true
+}
+
+// MayCall is the last check, after the record says Acting and right before the call leaves. f was observed since then.
+// The caller answers a refusal with OutcomeNotMade.
+func MayCall(op Operation, f Facts) (reason string, ok bool) {
+	switch {
+	case op.touched():
+	case f.Unwanted != "":
+		return f.Unwanted, false
+	case f.Paused:
+		return f.stopped(), false
+	case f.Refused != "":
+		return f.Refused, false
+	}
+	if op.Call.Part == PartCreate && f.Platform != nil && f.Duplicates == 0 && !op.formerIsBack(f) {
+		return "CVM " + f.Platform.VMUUID + " carries the slot's name already", false
+	}
+	if reason, ok := op.mayAct(f); !ok {
+		return reason, false
+	}
+	return op.outOfSet(f)
+}
+
+func duplicates(f Facts) string {
+	return fmt.Sprintf("duplicate_instance: %d more CVMs carry this slot's name; remove the wrong ones on the platform", f.Duplicates)
+}
+
+// calledOff ends an Operation before it has an effect, if it is no longer wanted or its call would be useless. The
+// member returns to service at once (R74, R82, R92, R105).
+func (op Operation) calledOff(f Facts, now time.Time) (Operation, []Effect, bool) {
+	cause, reason := CauseUnwanted, f.Unwanted
+	switch {
+	case reason != "":
+	case op.Kind == Create && op.Call.Number == 0 && f.Platform != nil && f.Platform.Unbound:
+		// The CVM belongs to another client. The listing of the decision did not show it yet.
+		cause, reason = CauseUnsafe, "CVM "+f.Platform.VMUUID+" carries the slot's name and no record binds it: cadre group adopt "+op.Group
+	case f.Paused:
+		cause, reason = CausePaused, f.stopped()+op.askAgain()
+	case f.Refused != "":
+		cause, reason = CausePrecondition, f.Refused
+	}
+	if reason == "" || op.touched() {
+		return op, nil, false
+	}
+	next, effects := op.callOff(cause, reason, now)
+	return next, effects, true
+}
+
+// CallsOff reports whether Advance would end the Operation by these facts before any effect. Nothing is
+// prepared for such an Operation.
+func (op Operation) CallsOff(f Facts) bool {
+	_, _, off := op.calledOff(f, time.Time{})
+	return off
+}
+
+// askAgain returns how an operator repeats a request that was called off. The Operation answers the request, and no
+// other Operation takes it up.
+func (op Operation) askAgain() string {
+	if op.Request.ID == "" {
+		return ""
+	}
+	ask := "; ask again: cadre instance " + strings.ToLower(string(op.Kind)) + " " + op.Slot
+	if op.Way.Service != "" {
+		ask += " --service " + op.Way.Service
+	}
+	return ask
+}
+
+// TakenOver makes f unsafe for op while a call of the previous leader may still be in flight. The current leader took
+// the Lease at took; a call lasts at most longest (R62).
+func (f *Facts) TakenOver(op Operation, took, now time.Time, longest time.Duration) {
+	if op.Call.IssuedAt.IsZero() || op.Call.IssuedAt.After(took) || now.Sub(took) >= longest {
+		return
+	}
+	f.Safe, f.SafeReason = false, "the lease was just taken over: a call of the last leader may still be on its way"
+}

@@ -1,0 +1,147 @@
+package operation
+
+import "time"
+
+type effectSight int
+
+// readBack derives from the platform and the admissions whether the last call had an effect. A task in progress
+// decides nothing; its effect shows when the task ends. Absence needs a listing made after the call had time to show.
+func (op Operation) readBack(f Facts, now time.Time) effectSight {
+	if !f.PlatformKnown || f.Duplicates > 0 {
+		return effectUnknown
+	}
+	settled := op.Call.settled(f, now)
+	if t := f.Task; t != nil {
+		// The call arrived. While the platform works on the call, the call is never repeated.
+		if t.InProgress {
+			return effectUnknown
+		}
+		return effectSeen
+	}
+	switch {
+	case op.Call.Part == PartCreate || op.Kind == Create:
+		return presence(f.Platform != nil && !f.Platform.Former, settled)
+	case op.Call.Part == PartDelete || op.Kind == Delete:
+		if f.Platform != nil && f.Platform.InProgress {
+			return effectUnknown // already terminating, not deleted again (R68)
+		}
+		return presence(op.CVM.gone(f.Platform), settled)
+	case op.Call.Part == PartResources || op.Call.Part == PartOSImage:
+		return op.readBackShape(f, settled)
+	}
+	return op.readBackInPlace(f, settled, now)
+}
+
+// readBackShape decides for a change that the platform shows in its listing.
+func (op Operation) readBackShape(f Facts, settled bool) effectSight {
+	switch {
+	case !op.CVM.atRest(f.Platform):
+		return effectUnknown
+	case op.shown(op.Call.Part, f):
+		return effectSeen
+	case settled:
+		return effectAbsent
+	}
+	return effectUnknown
+}
+
+func presence(there, settled bool) effectSight {
+	switch {
+	case there:
+		return effectSeen
+	case settled:
+		return effectAbsent
+	}
+	return effectUnknown
+}
+
+// readBackInPlace decides for a CVM that stays. The hash decides where old and new differ; a new Boot at the wanted
+// Revision always proves the effect. For restarts and updates under the same hash, the platform's update time decides,
+// and whether the old Boot still reports.
+func (op Operation) readBackInPlace(f Facts, settled bool, now time.Time) effectSight {
+	p := f.Platform
+	if op.givesUnseen(f) {
+		return op.readBackEnv(f, settled)
+	}
+	if op.newBoot(f) {
+		return effectSeen
+	}
+	if !op.CVM.atRest(p) {
+		return effectUnknown
+	}
+	if op.hashTells() {
+		switch {
+		case p.ComposeHash == op.Call.HashWanted:
+			return effectSeen
+		case p.ComposeHash == op.Call.HashBefore && settled:
+			return effectAbsent
+		}
+		return effectUnknown
+	}
+	if op.Call.updated(p) {
+		return effectSeen
+	}
+	// The CVM is still down, so another start does no harm. Healing calls its step off after that time: the call stays
+	// undecided, and a start that shows later does no harm.
+	patient := op.Actor == ActorHealing || now.Sub(op.Entered[Acting]) < f.Limits.Unknown
+	if asItWas := op.Call.Part == PartRestart || op.Before.Stopped; settled && !p.Running && asItWas && patient {
+		return effectAbsent
+	}
+	if settled && op.Call.outlived(op.Before.BootID, f) {
+		return effectAbsent
+	}
+	return effectUnknown
+}
+
+// givesUnseen: the call gives env values under an unchanged compose hash. Any Boot then proves the Revision, even a
+// Boot that started before the call was made.
+func (op Operation) givesUnseen(f Facts) bool {
+	return op.Call.Part == PartCompose && op.Kind == Update && !op.hashTells() && (f.EnvDiffers || op.Call.OwnEnv != f.GivenEnv)
+}
+
+// readBackEnv decides by the platform's update time. Without an update time, the call repeats the same values, at the
+// price of one more boot in the step of this Slot.
+func (op Operation) readBackEnv(f Facts, settled bool) effectSight {
+	p := f.Platform
+	if !op.CVM.atRest(p) {
+		return effectUnknown
+	}
+	return presence(op.Call.updated(p), settled)
+}
+
+// showsItself reports whether the platform's listing of the CVM proves the call's effect: a size, an image, or a hash
+// that changes. Only the call can have changed these.
+func (op Operation) showsItself() bool {
+	switch op.Call.Part {
+	case PartResources, PartOSImage:
+		return true
+	case PartCompose:
+		return op.hashTells()
+	case PartCreate, PartDelete, PartRestart, "":
+	}
+	return false
+}
+
+// hashTells reports that the compose hash identifies the CVM's content.
+func (op Operation) hashTells() bool {
+	return op.Kind == Update && op.Call.movesHash()
+}
+
+// newBoot reports that a new Boot holds the Slot, at To (R4).
+func (op Operation) newBoot(f Facts) bool {
+	a := f.Admission
+	if !op.CVM.admits(a) || a.BootID == "" || a.Revision != op.To {
+		return false
+	}
+	return a.BootID != op.Before.BootID || op.Way.BootStays() // or the Boot may have returned meanwhile
+}
+
+// refusal returns a refusal newer than the call, for example REVISION_NOT_ALLOWED, or nil. A refusal does not end the
+// wait: the policy may follow.
+func (op Operation) refusal(f Facts) *RefusalView {
+	r := f.Refusal
+	if r == nil || r.At.Before(op.Call.IssuedAt) || r.At.Before(op.Entered[Drained]) {
+		return nil
+	}
+	return r
+}

@@ -1,0 +1,45 @@
+package rollout
+
+import "cadre.dev/core/operation"
+
+// removal is the candidate for a Slot that is no longer wanted.
+func (w *world) removal(m *member) candidate {
+	return candidate{m: m, kind: operation.Delete, actor: operation.ActorScaling, condition: m.condition}
+}
+
+// triedAtTarget: the CVM was already moved to its wanted Revision and never became available there. The same call is
+// not repeated (R39), unless an operator asks for another attempt (R103). A refused call was not applied.
+func (w *world) triedAtTarget(m *member, marked bool) bool {
+	if marked || m.open != nil {
+		return false
+	}
+	last := m.last()
+	return last != nil && last.Phase == operation.Failed && last.Failure.Cause != operation.CauseRefused &&
+		last.To == m.want.revision && last.Kind != operation.Restart && w.sameEnv(m, *last)
+}
+
+// candidate is a member with the Action it needs.
+type candidate struct {
+	m    *member
+	kind operation.Kind
+	to   string
+	// actor is the party on whose behalf the Action is made.
+	actor operation.Actor
+	// class is the candidate's place in the order (R31).
+	class Class
+	// condition is the condition that the candidate is judged by: the member's own, or that at the time of the decision.
+	condition condition
+	marked    bool
+	// refresh: the update stops no Boot, since only the agent's work changes.
+	refresh bool
+	// forEnv: the update only changes env values of the Slot's own.
+	forEnv bool
+	// why is the reason for healing; down: the platform reports the CVM as down.
+	why  string
+	down bool
+	// service is the service of a Restart; "" is the CVM.
+	service string
+	// left: the step's loss has already happened. The member is out of its workload's set, so that its CVM serves no
+	// client. Or the CVM was deleted, and only the new CVM is still to be made.
+	left bool
+}

@@ -1,0 +1,46 @@
+package rollout
+
+import (
+	"time"
+
+	"cadre.dev/core/group"
+)
+
+// givenUpDisk reports that an operator gave up the disk of the Slot.
+func (w *world) givenUpDisk(slot string) bool {
+	return w.found.givenUp.of(func() map[string]bool {
+		all := make(map[string]bool, len(w.obs.DeleteDisks))
+		for _, given := range w.obs.DeleteDisks {
+			all[given] = true
+		}
+		return all
+	})[slot]
+}
+
+// holdsOfDisk: the planner removes no disk without an operator's consent. A member that has left its set by that
+// consent is removed, even if the Slot is wanted again. The Slot then gets a new disk.
+func (w *world) holdsOfDisk(c candidate, _ look) []Hold {
+	slot := c.m.slot
+	if w.ending() {
+		return nil // the deletion has --delete-disks, with the name of the group
+	}
+	if c.m.record.Extra {
+		return nil // the Slot existed for a rollout only: its disk holds no data of the group
+	}
+	var holds []Hold
+	if disk := w.spec.PreservedDisk(c.m.ordinal); disk != "" {
+		return append(holds, hold(HoldPreservedState,
+			"removing %s would delete its disk %q, which the spec preserves; remove preserved_state to allow it, or raise replicas to keep the slot", slot, disk))
+	}
+	if !c.left && !w.givenUpDisk(slot) {
+		holds = append(holds, hold(HoldDeleteDisks,
+			"removing %s deletes its disk; give it up with --delete-disks, or raise replicas to keep the slot", slot))
+	}
+	return holds
+}
+
+// worksUntil is when m has been away for as long as a boot may take. A platform task that still runs then is a
+// failed boot, and would hold its Slot without an end.
+func (w *world) worksUntil(m *member) time.Time {
+	return m.record.UnavailableSince.Add(group.HealthyDeadline(w.spec))
+}

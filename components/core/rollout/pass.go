@@ -1,0 +1,77 @@
+package rollout
+
+import (
+	"maps"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+)
+
+// Pass is one evaluation of a group. The Plan and the Facts of each Operation come from the same evaluation. A Pass
+// is not safe for concurrent use.
+type Pass struct{ w *world }
+
+// Facts returns FactsFor of one Operation of the Pass.
+func (p *Pass) Facts(op operation.Operation) operation.Facts {
+	w := p.w
+	f := operation.Facts{
+		WantedHash: w.rec.Revisions[op.To].ComposeHash,
+		Content:    operation.Content{WantedShape: w.shapeOf(op.To), PostLaunch: group.HasHook(w.specAt(op.To), group.PostLaunch)},
+		ObservedAt: w.obs.At,
+		Will:       operation.Will{Paused: w.stopped(op.Kind, op.Actor), PausedBy: w.stoppedBy(), Ending: w.ending()},
+		Limits: operation.Limits{
+			Drain:    w.drainLimit(op.Way, op.From),
+			Healthy:  group.HealthyDeadline(w.spec),
+			Service:  min(serviceWithin, group.HealthyDeadline(w.spec)),
+			MinReady: group.MinReady(w.spec),
+			Settle:   w.t.Settle,
+			Unknown:  w.t.UnknownDeadline,
+		},
+	}
+	if r, ok := w.obs.Resolved(op); ok {
+		f.Resolved = &operation.Resolution{ID: r.ID, As: operation.Failed, By: r.By, Reason: r.Reason}
+		if r.As == "done" {
+			f.Resolved.As = operation.Done
+		}
+	}
+	m := w.find(op.Slot)
+	if m == nil {
+		// The Slot is to be removed and has neither record nor CVM: it is as empty as a Slot can be.
+		f.PlatformKnown = w.obs.Platform.Known
+		f.Safe, f.SafeReason = w.obs.Complete(), w.obs.Incomplete()
+		return f
+	}
+	w.addSeen(&f, m)
+	if op.Actor == operation.ActorHealing {
+		f.Limits.Service = min(f.Limits.Service, f.Limits.Healthy)
+	}
+	f.AwaitsQuorum, f.Unjudged = w.awaitsQuorum(m), m.unjudged(op.To)
+	f.Set, f.LeavesAlive = w.inSet(m), w.leavesAlive(m)
+	f.Member = w.view.ids[m.slot]
+	f.OwnEnv, f.GivenEnv = w.spec.OwnEnv(m.ordinal, w.templateOf(op.To)), m.record.OwnEnv
+	f.EnvDiffers = !maps.Equal(w.templateOf(op.From).Env, w.templateOf(op.To).Env)
+	if op.Phase == operation.Booting && !op.Way.Refreshes() && op.Way.Service == "" {
+		f.NewImages = newImages(w.templateOf(op.From).Compose, w.templateOf(op.To).Compose)
+	}
+	f.Unwanted = w.unwanted(m, op)
+	f.Elsewhere = op.To != m.want.revision
+	if op.Kind == operation.Update {
+		f.Refused = w.obs.Refused[op.To] // the platform is asked about it until it accepts it
+	}
+	if op.Kind == operation.Drain || op.Kind == operation.Update && len(op.Call.Applied) > 0 {
+		f.Leads = m.leads() || m.named
+		// A leader that has to hand over again does so as in a drain: the rollout's one transfer was made already.
+		f.HandOver = w.transfer(candidate{m: m, kind: operation.Drain, to: op.To, condition: well})
+	}
+	f.SafeReason = w.unsafe(m, op)
+	f.Safe = f.SafeReason == ""
+	return f
+}
+
+// unsafe is the second evaluation, right before the irreversible call (R50), with the same table of predicates as
+// the first. op's own Slot counts as gone. The effects of its drain do not count against it.
+func (w *world) unsafe(m *member, op operation.Operation) string {
+	c := w.again(m, op)
+	c.left = op.Set.Leaves && w.inSet(m) == operation.SetAbsent || op.MadeWay() || w.downByHalf(m, op)
+	return firstMessage(w.holdsAgain(c, &op))
+}
