@@ -175,8 +175,8 @@ type RefusalView struct {
 	At     time.Time
 }
 
-// Told formats the refusal for people. An unproven refusal may concern any caller, and the text says so.
-func (r RefusalView) Told() string {
+// Text formats the refusal for people. An unproven refusal may concern any caller, and the text says so.
+func (r RefusalView) Text() string {
 	if r.Proven {
 		return "admission refused: " + r.Code + ": " + r.Message
 	}

@@ -48,7 +48,7 @@ func (op Operation) fromBooting(f Facts, now time.Time) (Operation, []Effect) {
 	refusal := op.refusal(f)
 	switch {
 	case refusal != nil:
-		op = op.because(refusal.Told())
+		op = op.because(refusal.Text())
 	case !op.Seen.RunningSince.IsZero():
 		op = op.because("the CVM runs; waits for its boot to be admitted")
 	case p != nil && p.InProgress && p.Stuck:

@@ -127,7 +127,7 @@ func caughtUp(r *Report) bool {
 
 func (m *member) notAdmitted() string {
 	if r := m.seen.Refusal; r != nil {
-		return refusalView(r).Told()
+		return refusalView(r).Text()
 	}
 	return "its boot is not admitted"
 }

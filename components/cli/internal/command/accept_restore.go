@@ -21,7 +21,7 @@ backup would be repeated. Running workloads keep running.
 
 Without --yes the command prints the Term and state of the records and the highest ones
 seen. With --yes it raises Term and state above the highest ones seen, and the cluster
-resumes from the present records. First write again what the backup lacks: revocations,
+resumes from the present records. First repeat the changes that the backup lacks: revocations,
 floors, approvals, specs, and CVMs created since.`,
 		Example: "  cadre cluster accept-restore\n  cadre cluster accept-restore --reason \"backup of Monday was restored\" --yes",
 		RunE: func(cmd *cobra.Command, _ []string) error {

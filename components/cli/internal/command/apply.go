@@ -55,11 +55,11 @@ func (a *App) groupApply() *cobra.Command {
 	var f applyFlags
 	c := &cobra.Command{
 		Use: "apply FILE...", Short: "Apply the groups of the files", Args: cobra.MinimumNArgs(1),
-		Long: `Validates the files, shows what changes and what the leader would do, and writes
+		Long: `Validates the files, shows the changes and the leader's planned steps, and writes
 the specs. The rollout is the leader's work: it goes on whether or not this
-program waits. The write is refused if somebody changed the spec since it was read.
+program waits. The write is refused if the spec changed since it was read.
 
-Fewer replicas remove the slots with the highest numbers. What is on their disks would
+Fewer replicas remove the slots with the highest numbers. The data on their disks would
 be lost with them, so they stay, held, until --delete-disks gives it up. Where it would,
 nothing is written without --confirm or --yes: it only says which disks would go. Each
 group that would lose disks is confirmed by its own name; until all are, none is written.`,

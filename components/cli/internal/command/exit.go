@@ -40,7 +40,7 @@ const exitHelp = `Exit codes:
   4  not found
   5  the rollout that was waited for failed, was paused or was superseded; the
      operation that was waited for failed or was called off
-  6  timeout; what was begun goes on`
+  6  timeout; the begun change goes on`
 
 // usageError is a wrong command line.
 type usageError struct{ error }

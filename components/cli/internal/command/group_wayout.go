@@ -30,7 +30,7 @@ removes the group's spec and records. Exactly one flag decides about the CVMs:
 Removing only a group's spec (a KV edit) keeps the CVMs. --cancel ends a deletion: the
 remaining instances stay.
 
-Without --confirm or --yes the command only prints what would be deleted.`,
+Without --confirm or --yes the command only prints the resources to delete.`,
 		Example: "  cadre group delete web --delete-disks --reason \"replaced by web2\" --confirm web --wait",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {

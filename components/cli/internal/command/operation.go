@@ -137,7 +137,7 @@ An operation in ACTING needs this when the platform did not answer its call and 
 leader cannot read back the effect ("platform_result_unknown"). Until then its instance
 waits and counts as unavailable. Look at the CVM on the platform first.
 
-Without --confirm or --yes the command only prints what the mark would do.`,
+Without --confirm or --yes the command only prints the effect of the mark.`,
 		Example: "  cadre operation " + m.verb + " postgres-4-1a2b3c4d.2.postgres-1 --reason \"" + m.reason + "\" --yes",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if strings.TrimSpace(reason) == "" {
@@ -158,7 +158,7 @@ Without --confirm or --yes the command only prints what the mark would do.`,
 			})
 		},
 	}
-	c.Flags().StringVar(&reason, "reason", "", "what you saw, for the record (required)")
+	c.Flags().StringVar(&reason, "reason", "", "your observation, for the record (required)")
 	f.bind(c, "the INSTANCE")
 	return c
 }

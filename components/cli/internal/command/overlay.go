@@ -123,7 +123,7 @@ func (a *App) overlayBench() *cobra.Command {
 	c := &cobra.Command{
 		Use: "bench PEER", Short: "Measure throughput with a peer, by loading the path between the two", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeSlot,
 		Long: `Moves data over one stream of the session in use, first to the peer and then
-from it, and tells how fast it came, with the round trip before and under load.
+from it, and reports its rate, with the round trip before and under load.
 It competes with the workload's own traffic, so it needs the right to write the
 specs of the groups of both. At most 10 s and 2 GiB for each direction; a node
 takes part in one at a time.`,

@@ -24,7 +24,7 @@ The old CVM stays in the slot's lineage and is never admitted again.
 
 Use ` + "`cadre instance restart`" + ` for a CVM that still runs: a restart keeps the disk.
 
-Without --confirm or --yes the command only prints what would be lost.`,
+Without --confirm or --yes the command only prints the losses.`,
 		Example: "  cadre instance replace postgres-1 --reason \"its host burnt\" --confirm postgres-1 --wait",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if strings.TrimSpace(reason) == "" {
@@ -87,7 +87,7 @@ A retry also repeats a step that the platform refused six times in a row (the ho
 			})
 		},
 	}
-	c.Flags().StringVar(&reason, "reason", "", "what was repaired, for the record (required)")
+	c.Flags().StringVar(&reason, "reason", "", "the repair, for the record (required)")
 	wait.bind(c, "the rollout ends")
 	return c
 }

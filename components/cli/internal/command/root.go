@@ -59,7 +59,7 @@ func (a *App) root() *cobra.Command {
 		Use:   "cadre",
 		Short: "Operate stateful clusters of confidential VMs",
 		Long: `cadre makes clusters of confidential VMs, changes them one member at a time,
-and says what happens and why.
+and reports each change with its reason.
 
 ` + exitHelp,
 		SilenceUsage: true, SilenceErrors: true,

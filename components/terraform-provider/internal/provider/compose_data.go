@@ -59,9 +59,9 @@ func (composeData) Schema(_ context.Context, _ datasource.SchemaRequest, resp *d
 			"hash":            text("Its compose hash; null without `cluster` and `group`."),
 			"valid":           flagged("Whether no finding is an error."),
 			"images":          textList("Image references, in the order of the file."),
-			"findings": listed("What lint finds, in the order of the text.", map[string]schema.Attribute{
+			"findings": listed("Findings of lint, in the order of the text.", map[string]schema.Attribute{
 				"severity": text("`error` or `warning`."), "rule": text("Name of the rule."), "line": whole("Line, from 1."), "column": whole("Column, from 1."),
-				"message": text("What is wrong."), "fix": text("The way out."),
+				"message": text("The problem."), "fix": text("The way out."),
 			}),
 		},
 	}

@@ -24,7 +24,7 @@ func (composeHash) Metadata(_ context.Context, _ function.MetadataRequest, resp 
 func (composeHash) Definition(_ context.Context, _ function.DefinitionRequest, resp *function.DefinitionResponse) {
 	resp.Definition = function.Definition{
 		Summary:             "Compose hash of an app-compose.json",
-		MarkdownDescription: "The hash that a CVM with this app-compose.json attests, as `cadre compose hash` says. Its bytes count, white space included. For what Cadre renders from a compose file, see the data source `cadre_compose`.",
+		MarkdownDescription: "The hash that a CVM with this app-compose.json attests, as `cadre compose hash` says. Its bytes count, white space included. The document that Cadre renders from a compose file is in the data source `cadre_compose`.",
 		Parameters:          []function.Parameter{function.StringParameter{Name: "app_compose", MarkdownDescription: "Text of the app-compose.json."}},
 		Return:              function.StringReturn{},
 	}

@@ -55,7 +55,7 @@ func overrideBlock(text string) schema.SingleNestedBlock {
 // excludeBlock is the block that also lists the excluded activities.
 func excludeBlock(text string) schema.SingleNestedBlock {
 	out := overrideBlock(text)
-	out.Attributes["from"] = schema.SetAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: "What the slot is left out of: `rollout`, `healing`. Default: both."}
+	out.Attributes["from"] = schema.SetAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: "The activities that leave the slot out: `rollout`, `healing`. Default: both."}
 	return out
 }
 

@@ -102,15 +102,15 @@ type planHold struct {
 }
 
 func newPlanData() datasource.DataSource {
-	hold := map[string]schema.Attribute{"predicate": text("Stable name, such as `max_unavailable`."), "message": text("What would lift it.")}
+	hold := map[string]schema.Attribute{"predicate": text("Stable name, such as `max_unavailable`."), "message": text("The event or command that ends the wait.")}
 	return &question[planData]{
 		name: "plan", about: "The coordinators' present plan for a group: each step in order, and its holds.",
 		attributes: map[string]schema.Attribute{
 			"target_revision": text("Revision that the spec asks for."), "stable_revision": text("Last revision whose rollout completed."),
-			"message": text("What happens, in one line."), "warnings": textList("What will hurt."),
+			"message": text("The progress, in one line."), "warnings": textList("Expected losses of service."),
 			"actions": listed("Steps, in order.", map[string]schema.Attribute{
-				"slot": text("Slot."), "ordinal": whole("Its ordinal."), "extra": flagged("Whether the slot is there for the time of a rollout only (`max_surge`)."), "kind": text("What is done."), "from_revision": text("Revision before."), "to_revision": text("Revision after."),
-				"execute": flagged("Whether it may begin now."), "when": text("`now`, `held`, or the phase that it is in."), "text": text("The step in one line."), "holds": listed("What it waits for.", hold),
+				"slot": text("Slot."), "ordinal": whole("Its ordinal."), "extra": flagged("Whether the slot is there for the time of a rollout only (`max_surge`)."), "kind": text("The kind of the step."), "from_revision": text("Revision before."), "to_revision": text("Revision after."),
+				"execute": flagged("Whether it may begin now."), "when": text("`now`, `held`, or the phase that it is in."), "text": text("The step in one line."), "holds": listed("The reasons of its wait.", hold),
 			}),
 		},
 		ask: func(ctx context.Context, cl *client.Client, name string) (planData, error) {
@@ -153,7 +153,7 @@ func newRolloutData() datasource.DataSource {
 		name: "rollout", about: "How far the rollout of a group is.",
 		attributes: map[string]schema.Attribute{
 			"id": text("The rollout's name."), "state": text("`RUNNING`, `PAUSED`, `COMPLETE`, `PARTITION_REACHED`, `FAILED` or `SUPERSEDED`."), "reason": text("Why it is in that state."),
-			"target_revision": text("Revision that the spec asks for."), "stable_revision": text("Last revision whose rollout completed."), "message": text("What happens, in one line."),
+			"target_revision": text("Revision that the spec asks for."), "stable_revision": text("Last revision whose rollout completed."), "message": text("The progress, in one line."),
 			"complete": flagged("Whether every slot in scope is at the target and available."), "paused": flagged("Whether an operator paused it."),
 			"replicas": whole("Slots."), "updated": whole("Slots at the target."), "available": whole("Slots that count."), "failed_revisions": textList("Revisions that never became available somewhere."),
 		},
@@ -200,7 +200,7 @@ func newInstancesData() datasource.DataSource {
 		name: "instances", about: "The slots of a group and the CVMs that fill them.",
 		attributes: map[string]schema.Attribute{"instances": listed("By ordinal.", map[string]schema.Attribute{
 			"slot": text("Slot."), "ordinal": whole("Its ordinal."), "extra": flagged("Whether it is there for the time of a rollout only (`max_surge`)."), "instance_id": text("Instance that fills it."), "app_id": text("The platform's application."), "vip": text("Virtual address."),
-			"state": text("One word, such as `Available`."), "health": text("`Healthy`, `Unhealthy` or `Unknown`."), "role": text("What the workload says that it is."),
+			"state": text("One word, such as `Available`."), "health": text("`Healthy`, `Unhealthy` or `Unknown`."), "role": text("The role that the workload reports."),
 			"revision": text("Revision that it proved."), "assigned_revision": text("Revision that the leader decided for it."), "reason": text("Why it is so."),
 		})},
 		ask: func(ctx context.Context, cl *client.Client, name string) (instancesData, error) {

@@ -93,8 +93,8 @@ type RecoverResponse struct {
 	// Why no coordinator leads or plans; empty while the records are as far as the highest values
 	// seen.
 	Halted string `protobuf:"bytes,10,opt,name=halted,proto3" json:"halted,omitempty"`
-	// The values above which the next Term and state are; with dry_run, the ones that they would be
-	// above.
+	// The values above which the next Term and state are; with dry_run, the values that they would
+	// exceed.
 	RaisedTerm  uint64 `protobuf:"varint,11,opt,name=raised_term,json=raisedTerm,proto3" json:"raised_term,omitempty"`
 	RaisedState uint64 `protobuf:"varint,12,opt,name=raised_state,json=raisedState,proto3" json:"raised_state,omitempty"`
 	// True when it was written.

@@ -1236,7 +1236,7 @@ type Desired struct {
 	// older one renews them at once.
 	SecretEpochs map[string]uint32 `protobuf:"bytes,11,rep,name=secret_epochs,json=secretEpochs,proto3" json:"secret_epochs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// The state number of the coordinators' records. It grows with the leader's writes. An agent
-	// keeps the highest one that it saw and reports it, so that records that went back are detected.
+	// keeps the highest number and reports it, so that records that went back are detected.
 	State uint64 `protobuf:"varint,12,opt,name=state,proto3" json:"state,omitempty"`
 	// Of two maps with one version, the map with the higher sum is newer: a coordinator may see the
 	// record with the version before a record that was written earlier.
@@ -1952,7 +1952,7 @@ type Heartbeat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Sequence of this heartbeat; reports and heartbeats are numbered together.
 	Sequence uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// Sequence of the report that holds, the last one that this coordinator answered.
+	// Sequence of the report that holds, the last report that this coordinator answered.
 	Report uint64 `protobuf:"varint,2,opt,name=report,proto3" json:"report,omitempty"`
 	// How long everything has been healthy without a break, in milliseconds.
 	HealthyMs     uint64 `protobuf:"varint,3,opt,name=healthy_ms,json=healthyMs,proto3" json:"healthy_ms,omitempty"`

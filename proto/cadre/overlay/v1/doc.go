@@ -1,4 +1,4 @@
-// Package overlayv1 is what a node of the overlay tells about its Links: agents tell
-// coordinators, coordinators tell operators. It is for people and figures; nothing is
-// decided on it. All but this page is generated from overlay.proto.
+// Package overlayv1 is a node's report about its Links in the overlay: agents report to
+// coordinators, and coordinators to operators. The report is for people and figures; no decision
+// uses it. All but this page is generated from overlay.proto.
 package overlayv1
