@@ -1,52 +1,28 @@
 package main
 
 import (
-	"maps"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 )
 
-func TestCountsMayFallAndNotRise(t *testing.T) {
-	recorded := map[string]int{"a": 2, "b": 1, "docs/c.md": 3}
-	for name, c := range map[string]struct {
-		now           map[string]int
-		worse, better []string
-	}{
-		"the same":    {now: map[string]int{"a": 2, "b": 1, "docs/c.md": 3}},
-		"one more":    {now: map[string]int{"a": 3, "b": 1, "docs/c.md": 3}, worse: []string{"a"}},
-		"a new place": {now: map[string]int{"a": 2, "b": 1, "docs/c.md": 3, "d": 1}, worse: []string{"d"}},
-		"one is done": {now: map[string]int{"a": 2, "docs/c.md": 1}, better: []string{"b: 0 errors, 1 are recorded", "docs/c.md: 1 errors, 3 are recorded"}},
-	} {
-		worse, better := compare(recorded, c.now)
-		if !slices.Equal(worse, c.worse) || !slices.Equal(better, c.better) {
-			t.Errorf("%s: worse %q, better %q; want %q, %q", name, worse, better, c.worse, c.better)
-		}
-	}
-}
-
-func TestTheRecordIsReadAsItWasWritten(t *testing.T) {
-	counts := map[string]int{"components/core/group": 12, "docs/reference/kv.md": 1}
-	if got, err := decode(encode(counts)); err != nil || !maps.Equal(got, counts) {
-		t.Errorf("%v, %v", got, err)
-	}
-	for _, bad := range []string{"x docs/reference/kv.md\n", "3\n", "0 docs/reference/kv.md\n", "-1 a\n"} {
-		if _, err := decode(bad); err == nil || !strings.Contains(err.Error(), unfinished) {
-			t.Errorf("%q: %v", bad, err)
-		}
-	}
-}
-
-// TestOnlyErrorsCount: a long sentence is a warning. A Go file counts for its folder, a page for itself.
-func TestOnlyErrorsCount(t *testing.T) {
+// TestOnlyErrorsFail: a long sentence is a warning, which is printed on request.
+func TestOnlyErrorsFail(t *testing.T) {
 	alerts := map[string][]Alert{}
-	text := `{"a/b/c.go":[{"Check":"Cadre.Words","Line":3,"Severity":"error"},{"Check":"Cadre.Length","Severity":"warning"}],"docs/x.md":[{"Severity":"error"}]}`
+	text := `{"a/b/c.go":[{"Line":3,"Severity":"error","Message":"name the noun"},{"Line":5,"Severity":"warning","Message":"long"}],"docs/x.md":[{"Line":1,"Severity":"error","Message":"who?"}]}`
 	if err := parse([]byte(text+"\n{}\n"), alerts); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := count(alerts), (map[string]int{"a/b": 1, "docs/x.md": 1}); !maps.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
+	failures := "a/b/c.go:3: name the noun\ndocs/x.md:1: who?\n"
+	for warnings, want := range map[bool]string{
+		false: failures,
+		true:  strings.Replace(failures, "docs", "a/b/c.go:5: warning: long\ndocs", 1),
+	} {
+		var out strings.Builder
+		if failed := printAlerts(&out, alerts, warnings); failed != 2 || out.String() != want {
+			t.Errorf("%d errors: %q, want %q", failed, out.String(), want)
+		}
 	}
 	if err := parse([]byte("no JSON"), alerts); err == nil {
 		t.Error("text that is no JSON is read")

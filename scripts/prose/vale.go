@@ -23,6 +23,9 @@ type Alert struct {
 	Severity string
 }
 
+// fails: the alert is an error, not a warning.
+func (a Alert) fails() bool { return a.Severity == "error" }
+
 // lint runs vale over files and returns the alerts of each.
 func lint(ctx context.Context, files []string) (map[string][]Alert, error) {
 	out := map[string][]Alert{}
@@ -103,25 +106,4 @@ func readable(ctx context.Context, paths ...string) ([]string, error) {
 		}
 	}
 	return out, nil
-}
-
-// place is the line of unfinished.txt that a file belongs to: its folder, or the page itself.
-func place(file string) string {
-	if strings.HasSuffix(file, ".go") {
-		return path.Dir(file)
-	}
-	return file
-}
-
-// count sums the errors by place.
-func count(alerts map[string][]Alert) map[string]int {
-	out := map[string]int{}
-	for file, list := range alerts {
-		for _, a := range list {
-			if a.Severity == "error" {
-				out[place(file)]++
-			}
-		}
-	}
-	return out
 }
