@@ -32,8 +32,8 @@ const (
 	SlotMissing SlotState = "Missing"
 	// SlotVanished: the platform does not list its CVM any more.
 	SlotVanished SlotState = "Vanished"
-	// SlotCondemned: the group is to be without it.
-	SlotCondemned SlotState = "Condemned"
+	// SlotTerminating: the group is to be without it.
+	SlotTerminating SlotState = "Terminating"
 	// SlotOutOfSet: the workload's set does not know it any more, while its CVM is there.
 	SlotOutOfSet SlotState = "OutOfSet"
 	// SlotQuarantined: healing gave it up; an operator decides (R118).

@@ -365,7 +365,7 @@ func TestR48_OfThoseThatGoADeadVoterIsFirst(t *testing.T) {
 	wantHeld(t, f.plan(), "db-1", HoldDeleteDisks)
 }
 
-func TestR41_CondemnedSlotsAreNeverUpdated(t *testing.T) {
+func TestR41_TerminatingSlotsAreNeverUpdated(t *testing.T) {
 	f := newFixture(4, "none").want("B")
 	f.spec.Replicas = 3
 	p := f.plan()
@@ -393,7 +393,7 @@ func TestOPS03_ScaleInNeverDeletesAPreservedDisk(t *testing.T) {
 	wantExecutes(t, p)
 	wantHeld(t, p, "db-3", HoldPreservedState)
 	if len(p.Slots) != 4 {
-		t.Errorf("%d records, want the condemned one kept", len(p.Slots))
+		t.Errorf("%d records, want the terminating one kept", len(p.Slots))
 	}
 }
 

@@ -140,7 +140,7 @@ func TestR109_ASlotIsToGoWithTheCVMThatIsItsOwn(t *testing.T) {
 		change func(f *fixture)
 		want   bool
 	}{
-		"condemned":               {func(*fixture) {}, true},
+		"terminating":               {func(*fixture) {}, true},
 		"wanted":                  {func(f *fixture) { f.spec.Replicas = 4 }, false},
 		"its disk is kept":        {func(f *fixture) { f.obs.DeleteDisks = nil }, false},
 		"its disk is preserved":   {func(f *fixture) { f.spec.PreservedState.Disk = "data" }, false},

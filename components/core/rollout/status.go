@@ -23,17 +23,17 @@ const (
 	ConditionFailed = "Failed"
 	// ConditionObserved: every source answered (R11).
 	ConditionObserved = "Observed"
-	// ConditionAgentsHeard is false while too few agents report for any change.
-	ConditionAgentsHeard = "AgentsHeard"
+	// ConditionAgentsReporting is false while too few agents report for any change.
+	ConditionAgentsReporting = "AgentsReporting"
 	// ConditionQuorum is false while fewer voters than a majority are known to be healthy.
 	ConditionQuorum = "Quorum"
 	// ConditionOrphans: CVMs of the group that no Slot claims. Cadre leaves them on the platform (R77).
 	ConditionOrphans = "Orphans"
 	// ConditionAdmissionPolicy is false while an operator's admission request is not fulfilled, such as a lower floor.
 	ConditionAdmissionPolicy = "AdmissionPolicy"
-	// ConditionStrangers is true while Consul knows members or tokens that no admission accounts for (CTL-20). The
+	// ConditionUnexplainedMembers is true while Consul knows members or tokens that no admission accounts for (CTL-20). The
 	// leader's audit reports them.
-	ConditionStrangers = "Strangers"
+	ConditionUnexplainedMembers = "UnexplainedMembers"
 	// ConditionQuarantined: Slots that healing gave up on; an operator decides (R118).
 	ConditionQuarantined = "Quarantined"
 	// ConditionFlapping: Slots that were available and unavailable by turns, and do not count yet (R9).
@@ -146,7 +146,7 @@ func (w *world) stateWord(m *member) group.SlotState {
 	case m.vanished() && w.obs.Complete():
 		return group.SlotVanished
 	case m.terminating:
-		return group.SlotCondemned
+		return group.SlotTerminating
 	case w.ejected(m):
 		return group.SlotOutOfSet
 	case w.quarantined(m):
@@ -190,9 +190,9 @@ func (w *world) conditions(s group.Status) []group.Condition {
 		add(ConditionObserved, false, "SourceSilent", w.obs.Incomplete())
 	}
 	if why := w.unheard(); why != "" {
-		add(ConditionAgentsHeard, false, "AgentsSilent", why)
+		add(ConditionAgentsReporting, false, "AgentsSilent", why)
 	} else if n := w.obs.Fleet.split(); n > 0 {
-		add(ConditionAgentsHeard, false, "FleetSilent", fmt.Sprintf("%d of the cluster's %d agents are silent: silence does not count until most are heard", n, w.obs.Fleet.Expected))
+		add(ConditionAgentsReporting, false, "FleetSilent", fmt.Sprintf("%d of the cluster's %d agents are silent: silence does not count until most are heard", n, w.obs.Fleet.Expected))
 	}
 	if why := w.withoutQuorum(); why != "" {
 		add(ConditionQuorum, false, "QuorumLost", why)

@@ -45,7 +45,7 @@ func TestExtraSlotsAreMarked(t *testing.T) {
 // waits for its repair, or a group in deletion, also has no step.
 func TestR2_AnIdlePlanSaysWhatItWaitsFor(t *testing.T) {
 	down := []group.InstanceStatus{{Slot: "web-0", State: "Available"}, {Slot: "web-1", State: "Unavailable"}}
-	going := []group.InstanceStatus{{Slot: "web-0", State: "Condemned"}}
+	going := []group.InstanceStatus{{Slot: "web-0", State: "Terminating"}}
 	for want, p := range map[string]rollout.Plan{
 		"nothing to do: every slot is where it should be\n": {Message: "2 of 2", Status: group.Status{Replicas: 2, Available: 2, Instances: down[:1]}},
 		"nothing begins now: waits for web-1: silent\n":     {Message: "waits for web-1: silent", Status: group.Status{Replicas: 2, Available: 1, Instances: down}},

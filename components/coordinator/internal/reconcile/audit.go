@@ -165,6 +165,6 @@ func (r *Reconciler) unexplainedMembers(name string, now time.Time) (c group.Con
 		}
 	}
 	return group.Condition{
-		Type: rollout.ConditionStrangers, Status: true, Reason: string(policy.CodePeerNotAdmitted), Message: bounded(rollout.Few(texts, "; ")), Since: now,
+		Type: rollout.ConditionUnexplainedMembers, Status: true, Reason: string(policy.CodePeerNotAdmitted), Message: bounded(rollout.Few(texts, "; ")), Since: now,
 	}, len(texts) > 0
 }

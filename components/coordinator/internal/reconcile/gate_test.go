@@ -300,7 +300,7 @@ func TestCTL20_UnexplainedNodesAreReportedAndTheirTokensRevoked(t *testing.T) {
 		w.mu.Unlock()
 		condition := func() (found string) {
 			for _, c := range w.status().Conditions {
-				if c.Type == "Strangers" && c.Status && c.Reason == "PEER_NOT_ADMITTED" {
+				if c.Type == "UnexplainedMembers" && c.Status && c.Reason == "PEER_NOT_ADMITTED" {
 					found = c.Message
 				}
 			}
@@ -386,10 +386,10 @@ func TestThreat_IDN09_UnexpectedGossipMembersAreReported(t *testing.T) {
 	})
 }
 
-// unexplainedMembersOf is the message of the condition Strangers.
+// unexplainedMembersOf is the message of the condition UnexplainedMembers.
 func unexplainedMembersOf(w *world) (found string) {
 	for _, c := range w.status().Conditions {
-		if c.Type == "Strangers" && c.Status {
+		if c.Type == "UnexplainedMembers" && c.Status {
 			found = c.Message
 		}
 	}

@@ -148,7 +148,7 @@ func (s *Server) snapshot(ctx context.Context, v *view.View, name string) (*apiv
 	// A new planning time alone is no change.
 	plan.Status.At, plan.Status.Term = recorded.At, recorded.Term
 	for _, c := range recorded.Conditions {
-		if c.Type == rollout.ConditionStrangers {
+		if c.Type == rollout.ConditionUnexplainedMembers {
 			// Only the leader looks for them.
 			plan.Status.Conditions = append(plan.Status.Conditions, c)
 		}

@@ -43,7 +43,7 @@ func TestAnOpportunisticGroupGrowsAndShrinks(t *testing.T) {
 		want     string
 	}{
 		{"a slot more", 3, "", "web-0 Available, web-1 Available, web-2 Available"},
-		{"disks hold two", 1, "", "web-0 Available, web-1 Condemned, web-2 Condemned"},
+		{"disks hold two", 1, "", "web-0 Available, web-1 Terminating, web-2 Terminating"},
 		{"disks are given up", 1, "  delete_disks = true\n", "web-0 Available"},
 	} {
 		f.write("main.tf", groupOf("two", step.replicas, opportunistic+step.more))
