@@ -148,13 +148,13 @@ func (op Operation) Retarget(next Operation) Operation {
 // Clocks are the times in op that were read from the leader's clock when an event was seen or an action was done.
 // Deadlines, the end of op, and the platform's own times are not among them.
 func (op *Operation) Clocks() []*time.Time {
-	return []*time.Time{&op.Times.Created, &op.Seen.GoneSince, &op.Call.IssuedAt, &op.Seen.AvailableSince, &op.Outage.From, &op.Outage.Until, &op.Seen.RunningSince, &op.Before.Moved.At}
+	return []*time.Time{&op.Times.Created, &op.Seen.GoneSince, &op.Call.IssuedAt, &op.Seen.AvailableSince, &op.Outage.From, &op.Outage.Until, &op.Seen.RunningSince, &op.Before.PendingBoot.At}
 }
 
 // OutlivesRollout reports that op, once ended, still matters to its Slot under a later rollout. Such Operations began
 // with a CVM that was moved, failed half done, healed, drained, or deleted the CVM.
 func (op Operation) OutlivesRollout() bool {
-	return op.EndedHalfDone() || op.Before.Moved.To != "" || op.Actor == ActorHealing || op.Kind == Drain || op.Kind == Delete
+	return op.EndedHalfDone() || op.Before.PendingBoot.To != "" || op.Actor == ActorHealing || op.Kind == Drain || op.Kind == Delete
 }
 
 // EndedHalfDone reports that op failed with a part of its change applied.

@@ -104,7 +104,7 @@ func TestWhoIsOutOfService(t *testing.T) {
 // TestWhatTellsMoreThanItsRollout is kept under a later rollout.
 func TestWhatTellsMoreThanItsRollout(t *testing.T) {
 	for name, op := range map[string]Operation{
-		"began with a moved CVM": {Phase: Done, Before: Before{Moved: Moved{To: "r1"}}},
+		"began with a moved CVM": {Phase: Done, Before: Before{PendingBoot: PendingBoot{To: "r1"}}},
 		"healed":                 {Phase: Failed, Actor: ActorHealing}, "drained": {Phase: Done, Kind: Drain},
 		"ended with half of its change there": {Phase: Failed, Kind: Update, Call: Call{Applied: []Part{PartOSImage}}},
 	} {

@@ -107,12 +107,12 @@ type Before struct {
 	Stopped bool `json:"stopped,omitempty"`
 	// Quorum is the arithmetic that admitted the step, or holds it, for people.
 	Quorum string `json:"quorum,omitempty"`
-	// Moved is the Revision that an earlier call gave to the CVM, if no Boot had shown it when To was decided.
-	Moved Moved `json:"moved,omitzero"`
+	// PendingBoot is the Revision that an earlier call gave to the CVM, if no Boot had shown it when To was decided.
+	PendingBoot PendingBoot `json:"pending_boot,omitzero"`
 }
 
-// Moved is a Revision that a call gave to a CVM, the Boot that the call ends, and the time of the call.
-type Moved struct {
+// PendingBoot is a Revision that a call gave to a CVM, the Boot that the call ends, and the time of the call.
+type PendingBoot struct {
 	To     string    `json:"to_revision,omitempty"`
 	BootID string    `json:"boot_id,omitempty"`
 	At     time.Time `json:"at,omitzero"`

@@ -38,7 +38,7 @@ func TestWhatCountsForARollout(t *testing.T) {
 		"an ended one of it":          {Operation{Phase: Done, Rollout: "now"}, true},
 		"an ended one of another":     {Operation{Phase: Done, Rollout: "before"}, false},
 		"one of no rollout":           {Operation{Phase: Done, Kind: Restart}, false},
-		"what began with a moved CVM": {Operation{Phase: Done, Rollout: "before", Before: Before{Moved: Moved{To: "x"}}}, true},
+		"what began with a moved CVM": {Operation{Phase: Done, Rollout: "before", Before: Before{PendingBoot: PendingBoot{To: "x"}}}, true},
 		"what healed the slot":        {Operation{Phase: Failed, Actor: ActorHealing}, true},
 		"a drain that somebody had":   {Operation{Phase: Done, Kind: Drain}, true},
 	} {

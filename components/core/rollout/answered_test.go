@@ -116,7 +116,7 @@ func TestR65_WhatIsRefusedOftenIsLeftToAPerson(t *testing.T) {
 	for n, want := range map[int]string{maxRefusals - 1: HoldBackoff, maxRefusals: HoldRefused} {
 		op := operation.Operation{Kind: operation.Update, To: "B", Phase: operation.Failed, Failure: operation.Failure{Cause: operation.CauseRefused}, Times: operation.Times{Ended: epoch}}
 		w := &world{now: epoch}
-		h := w.holdsOfTries(candidate{m: &member{history: history{past: slices.Repeat([]operation.Operation{op}, n)}}, kind: operation.Update, to: "B"}, look{})
+		h := w.holdsOfTries(candidate{m: &member{history: history{past: slices.Repeat([]operation.Operation{op}, n)}}, kind: operation.Update, to: "B"}, evaluation{})
 		if len(h) != 1 || h[0].Predicate != want {
 			t.Errorf("after %d: %+v, want %s", n, h, want)
 		}

@@ -15,7 +15,7 @@ func (w *world) onlyLeaderAsks() bool {
 	return len(out) == 1 && w.asks(out[0])
 }
 
-func (w *world) holdsOfAsking(c candidate, _ look) []Hold {
+func (w *world) holdsOfAsking(c candidate, _ evaluation) []Hold {
 	if !w.asks(c.m) {
 		return nil
 	}

@@ -77,7 +77,7 @@ func (w *world) notReady(m *member) string {
 		return "the platform says " + platformWord(i)
 	case !m.admitted():
 		return m.notAdmitted()
-	case m.moved.To != "":
+	case m.pendingBoot.To != "":
 		return "its CVM was told to boot another revision, and no boot of it showed yet"
 	case m.report == nil:
 		return "no fresh report from its boot" + m.lastWord()

@@ -193,7 +193,7 @@ func TestR65_HowLongATryWaits(t *testing.T) {
 		if edit != nil {
 			edit(&c)
 		}
-		return (&world{now: now}).holdsOfTries(c, look{})
+		return (&world{now: now}).holdsOfTries(c, evaluation{})
 	}
 	for n, wait := range map[int]time.Duration{1: firstWait, 2: 2 * firstWait, 40: operation.MaxWait} {
 		if h := ask(n, epoch, nil); len(h) != 1 || h[0].Predicate != HoldBackoff || !h[0].Until.Equal(epoch.Add(wait)) {

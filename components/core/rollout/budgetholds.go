@@ -9,7 +9,7 @@ import (
 
 // holdsOfBudget is R21: |U ∪ {c}| <= max_unavailable, or c's member serves nothing already, so that the step takes
 // no further member away. An unhealthy member that runs costs as much as a healthy one.
-func (w *world) holdsOfBudget(c candidate, l look) []Hold {
+func (w *world) holdsOfBudget(c candidate, l evaluation) []Hold {
 	if c.kind == operation.Delete || w.servesNothing(c) {
 		return nil // a removal begins only while all others are available
 	}

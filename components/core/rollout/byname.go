@@ -80,7 +80,7 @@ func (w *world) givenSince(m *member) bool {
 	was, i := w.rec.Revisions[m.observed].ComposeHash, m.seen.Instance
 	shows := i != nil && i.ComposeHash != "" && was != "" && i.ComposeHash != was
 	assigned := m.record.Assigned
-	return m.observed != "" && (m.moved.To != "" || shows || assigned != "" && assigned != m.observed)
+	return m.observed != "" && (m.pendingBoot.To != "" || shows || assigned != "" && assigned != m.observed)
 }
 
 // updatedFirst reports that a requested restart of m waits for the update that boots the content given to its CVM.
@@ -89,7 +89,7 @@ func (w *world) updatedFirst(m *member) bool {
 }
 
 // holdsOfUnfinished: a restart keeps the running Revision, and a boot of this CVM would change it.
-func (w *world) holdsOfUnfinished(c candidate, _ look) []Hold {
+func (w *world) holdsOfUnfinished(c candidate, _ evaluation) []Hold {
 	m := c.m
 	if c.service != "" || !w.givenSince(m) {
 		return nil

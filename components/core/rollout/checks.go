@@ -7,7 +7,7 @@ func (w *world) holdsAgain(c candidate, op *operation.Operation) []Hold {
 	var holds []Hold
 	for i := range predicates {
 		if p := &predicates[i]; p.once == "" && p.appliesTo(w, c) {
-			holds = append(holds, p.check(w, c, look{taken: &taken{}, op: op})...)
+			holds = append(holds, p.check(w, c, evaluation{taken: &taken{}, op: op})...)
 		}
 	}
 	return holds
@@ -18,7 +18,7 @@ func (w *world) holdsOf(c candidate, taken *taken) []Hold {
 	var holds []Hold
 	for i := range predicates {
 		if p := &predicates[i]; p.appliesTo(w, c) {
-			holds = append(holds, p.check(w, c, look{taken: taken})...)
+			holds = append(holds, p.check(w, c, evaluation{taken: taken})...)
 		}
 	}
 	return holds

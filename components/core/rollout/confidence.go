@@ -10,7 +10,7 @@ import (
 // holdsOfHearing: when most of a group is silent, the members may be fine and the leader cut off. The planner then
 // begins no voluntary step and repairs no member that merely seems lost (R120). An operator who names a silent Slot
 // has seen it.
-func (w *world) holdsOfHearing(c candidate, _ look) []Hold {
+func (w *world) holdsOfHearing(c candidate, _ evaluation) []Hold {
 	if c.marked && c.condition == lost {
 		return nil
 	}
@@ -34,7 +34,7 @@ func (w *world) unheard() string {
 }
 
 // holdsOfNamedLeader: the step would stop the leader without a drain, while other members follow it (I3).
-func (w *world) holdsOfNamedLeader(c candidate, _ look) []Hold {
+func (w *world) holdsOfNamedLeader(c candidate, _ evaluation) []Hold {
 	if !c.m.named {
 		return nil
 	}
@@ -48,7 +48,7 @@ func (w *world) holdsOfNamedLeader(c candidate, _ look) []Hold {
 
 // holdsOfNamedFollower: the agent of c's member is silent, and the leader reports that the member follows it. The
 // member needs no repair.
-func (w *world) holdsOfNamedFollower(c candidate, _ look) []Hold {
+func (w *world) holdsOfNamedFollower(c candidate, _ evaluation) []Hold {
 	if c.m.report != nil || c.m.certainlyDown() || !w.follows(c.m) {
 		return nil
 	}

@@ -17,11 +17,11 @@ import (
 // Preconditions: spec is normalised and validates. rec is the content of the store, with the caller's own last
 // write in it (R69). obs was made after rec was read.
 func Decide(spec group.Spec, rec Records, obs Observation, now time.Time, t Timing) Plan {
-	return Look(spec, rec, obs, now, t).Plan()
+	return Evaluate(spec, rec, obs, now, t).Plan()
 }
 
-// Look starts a Pass over the leader's input; Decide states the preconditions.
-func Look(spec group.Spec, rec Records, obs Observation, now time.Time, t Timing) *Pass {
+// Evaluate starts a Pass over the leader's input; Decide states the preconditions.
+func Evaluate(spec group.Spec, rec Records, obs Observation, now time.Time, t Timing) *Pass {
 	w := newWorld(spec, rec, obs, now, t)
 	w.trackRollout()
 	w.noteBetween()
@@ -163,7 +163,7 @@ func (w *world) action(c candidate) Action {
 			a.Way.Mode = operation.ModeForce
 		}
 	}
-	if a.From == "" || m.moved.To == "" && m.movedAway() {
+	if a.From == "" || m.pendingBoot.To == "" && m.awaitsBoot() {
 		a.From = m.record.Assigned // the Boot that proved the other Revision is gone, by a step of the Slot
 	}
 	a.Attempt = 1 + w.attempts(m, c.to)
@@ -188,7 +188,7 @@ func (w *world) action(c candidate) Action {
 	if !m.rests() {
 		a.Retarget = m.open
 	}
-	a.Before.Moved = m.movedBefore()
+	a.Before.PendingBoot = m.pendingBootBefore()
 	a.Transfer = w.transfer(c)
 	a.Before.Unavailable = m.down()
 	a.Way.SkipDrain = w.nothingToDrain(c)
@@ -279,7 +279,7 @@ func (t *taken) add(w *world, c candidate) {
 // evaluation of quorum and roles (R50), whether the Operation is still wanted (R82, R105), and the clock of R8. The
 // caller adds its own facts: Term and Call.
 func FactsFor(spec group.Spec, rec Records, obs Observation, now time.Time, t Timing, op operation.Operation) operation.Facts {
-	return Look(spec, rec, obs, now, t).Facts(op)
+	return Evaluate(spec, rec, obs, now, t).Facts(op)
 }
 
 // healsToCome returns the steps that heal Slots without another planned step, whose fault is not due yet. Such a
@@ -287,8 +287,8 @@ func FactsFor(spec group.Spec, rec Records, obs Observation, now time.Time, t Ti
 func (w *world) healsToCome(planned []Action) []Action {
 	var actions []Action
 	for _, m := range w.members {
-		a, ill := w.faultOf(m)
-		if !ill || !a.at.After(w.now) || m.open != nil || m.drained() || slices.ContainsFunc(planned, func(p Action) bool { return p.Slot == m.slot }) {
+		a, faulty := w.faultOf(m)
+		if !faulty || !a.at.After(w.now) || m.open != nil || m.drained() || slices.ContainsFunc(planned, func(p Action) bool { return p.Slot == m.slot }) {
 			continue
 		}
 		r, ok := w.remedyFor(m, a)

@@ -33,7 +33,7 @@ func (w *world) findDelay() (slot string, until time.Time) {
 }
 
 // holdsOfDelay: a step that is under way, and a step that only got another target Revision, are not new steps.
-func (w *world) holdsOfDelay(c candidate, _ look) []Hold {
+func (w *world) holdsOfDelay(c candidate, _ evaluation) []Hold {
 	slot, until := w.tally.delayedBy, w.tally.delayedUntil
 	if c.m.open != nil || !w.now.Before(until) {
 		return nil

@@ -19,7 +19,7 @@ func (w *world) givenUpDisk(slot string) bool {
 
 // holdsOfDisk: the planner removes no disk without an operator's consent. A member that has left its set by that
 // consent is removed, even if the Slot is wanted again. The Slot then gets a new disk.
-func (w *world) holdsOfDisk(c candidate, _ look) []Hold {
+func (w *world) holdsOfDisk(c candidate, _ evaluation) []Hold {
 	slot := c.m.slot
 	if w.ending() {
 		return nil // the deletion has --delete-disks, with the name of the group

@@ -81,7 +81,7 @@ func (w *world) refreshes(m *member) bool {
 func (w *world) attestable(m *member) bool {
 	i := m.seen.Instance
 	switch {
-	case !i.Running(), i.BootError != "", m.observed == "", m.observed == m.want.revision, m.moved.To != "", m.bootedElsewhere():
+	case !i.Running(), i.BootError != "", m.observed == "", m.observed == m.want.revision, m.pendingBoot.To != "", m.bootedElsewhere():
 		return false
 	case m.open != nil && m.open.Kind != operation.Drain:
 		if !m.open.Way.Refreshes() && !w.refreshedAfter(m) {

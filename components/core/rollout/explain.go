@@ -123,7 +123,7 @@ func (w *world) wake(actions []Action) (at, clock time.Time) {
 		if w.spec.AutoHealing != nil {
 			sooner(w.backUntil(m))
 		}
-		if a, ill := w.faultOf(m); ill {
+		if a, faulty := w.faultOf(m); faulty {
 			sooner(a.at)
 		}
 		if m.open != nil {

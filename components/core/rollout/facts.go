@@ -230,5 +230,5 @@ func (w *world) unwantedByHand(m *member, op operation.Operation) string {
 	if harmOf(op.Kind) < disruptive {
 		return ""
 	}
-	return firstMessage(w.holdsOfProtection(w.again(m, op), look{op: &op}))
+	return firstMessage(w.holdsOfProtection(w.again(m, op), evaluation{op: &op}))
 }

@@ -13,17 +13,17 @@ import (
 // available at its Revision, that no other step is due, and that its state is known. A member that was never
 // available at its Revision is the rollout's failure, and the same step would fail again (R99). No update could
 // repair a CVM that is gone.
-func (w *world) faultOf(m *member) (a fault, ill bool) {
+func (w *world) faultOf(m *member) (a fault, faulty bool) {
 	runs, gone := m.runs(), m.vanished() && w.obs.Platform.Known
 	switch {
 	case m.ready, m.terminating, w.spec.AutoHealing == nil, w.unhealed(m):
 		return a, false
 	case runs == "" || !m.provenAt(runs), len(m.seen.Duplicates) > 0, m.unmanaged():
 		return a, false
-	case !gone && (m.movedAway() || m.bootedElsewhere() || w.outdated(m) && !w.updateHeld(m) && !w.healedFirst(m)):
+	case !gone && (m.awaitsBoot() || m.bootedElsewhere() || w.outdated(m) && !w.updateHeld(m) && !w.healedFirst(m)):
 		return a, false
 	}
-	if a, ill = w.lastingFault(m); !ill {
+	if a, faulty = w.lastingFault(m); !faulty {
 		return a, false
 	}
 	return a, w.spec.HealsOn(a.on)
@@ -166,7 +166,7 @@ func (w *world) conditionOf(m *member) condition {
 		return notBooted // the listing proves the absence, so no silence has to be waited out
 	case !m.admitted(), m.shownDown() && !m.heardNow():
 		return notBooted // a listing may be minutes old: a member whose agent reports is not down
-	case m.bootedElsewhere() && m.report == nil, m.movedAway() && m.open == nil, m.beganMoved():
+	case m.bootedElsewhere() && m.report == nil, m.awaitsBoot() && m.open == nil, m.beganWithPendingBoot():
 		return notBooted
 	case m.report == nil:
 		if at := w.lostAt(m); !at.IsZero() && !w.now.Before(at) {

@@ -24,7 +24,7 @@ const (
 // noteFlaps adds the transitions of this pass to the records. A transition by the member's own step does not count.
 func (w *world) noteFlaps() {
 	for _, m := range w.everyone {
-		if !m.fell || m.open != nil || m.moved.To != "" || w.followsNobody(m) {
+		if !m.fell || m.open != nil || m.pendingBoot.To != "" || w.followsNobody(m) {
 			continue
 		}
 		// A leader whose clock was ahead wrote a time in the future.

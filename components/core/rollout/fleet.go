@@ -19,10 +19,10 @@ const (
 
 func (f Fleet) silent() int { return max(f.Expected-f.Heard, 0) }
 
-// sorted is f with its Silences and Ills in order: the planner searches them for each silent or ill member.
+// sorted is f with its Silences and Unhealthy in order: the planner searches them for each silent or unhealthy member.
 func (f Fleet) sorted() Fleet {
-	if !slices.IsSortedFunc(f.Ills, Ill.compare) {
-		f.Ills = slices.SortedFunc(slices.Values(f.Ills), Ill.compare)
+	if !slices.IsSortedFunc(f.Unhealthy, UnhealthyMember.compare) {
+		f.Unhealthy = slices.SortedFunc(slices.Values(f.Unhealthy), UnhealthyMember.compare)
 	}
 	if !slices.IsSortedFunc(f.Silences, time.Time.Compare) {
 		f.Silences = slices.SortedFunc(slices.Values(f.Silences), time.Time.Compare)

@@ -10,7 +10,7 @@ import (
 
 // holdsOfGate holds a step to a Revision that admission would refuse. Its Boot could not come back, and the step
 // would only be an outage.
-func (w *world) holdsOfGate(c candidate, _ look) []Hold {
+func (w *world) holdsOfGate(c candidate, _ evaluation) []Hold {
 	d := w.gate(c.to)
 	if d.Allowed && (c.kind == operation.Update || c.kind == operation.Create || c.kind == operation.Replace) {
 		d = JudgeEnv(w.spec, w.rec.Policy, c.m.record, c.to, w.templateOf(c.to))

@@ -27,7 +27,7 @@ func (w *world) actionOf(c candidate) group.UpdateAction {
 
 // holdsOfHarshness is R132: a rollout is never applied partially. One Slot whose action is not allowed therefore
 // holds the other Slots too. A Slot that an operator's request names is updated.
-func (w *world) holdsOfHarshness(c candidate, _ look) []Hold {
+func (w *world) holdsOfHarshness(c candidate, _ evaluation) []Hold {
 	m := c.m
 	if c.marked {
 		return nil

@@ -48,8 +48,8 @@ func (w *world) heals(m *member) (r remedy, a fault, ok bool) {
 }
 
 func (w *world) findRemedy(m *member) (r remedy, a fault, ok bool) {
-	a, ill := w.faultOf(m)
-	if !ill || a.at.After(w.now) {
+	a, faulty := w.faultOf(m)
+	if !faulty || a.at.After(w.now) {
 		return remedy{}, a, false
 	}
 	r, ok = w.remedyFor(m, a)

@@ -7,7 +7,7 @@ import (
 
 // holdsOfHealing bounds automatic repairs: the number of attempts, the number of simultaneous repairs, and their
 // rate where the members more likely share one cause (R117-R120).
-func (w *world) holdsOfHealing(c candidate, l look) []Hold {
+func (w *world) holdsOfHealing(c candidate, l evaluation) []Hold {
 	var holds []Hold
 	m := c.m
 	if w.spec.AutoHealing == nil {

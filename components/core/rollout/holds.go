@@ -11,7 +11,7 @@ import (
 )
 
 // holdsOfBlindness holds all steps while the observation is incomplete or stale.
-func (w *world) holdsOfBlindness(candidate, look) []Hold {
+func (w *world) holdsOfBlindness(candidate, evaluation) []Hold {
 	switch age := w.now.Sub(w.obs.At); {
 	case !w.obs.Complete():
 		return []Hold{hold(HoldIncomplete, "%s", w.obs.Incomplete())}
@@ -22,7 +22,7 @@ func (w *world) holdsOfBlindness(candidate, look) []Hold {
 }
 
 // holdsOfSwitches are the freeze and the pause of an operator.
-func (w *world) holdsOfSwitches(c candidate, _ look) []Hold {
+func (w *world) holdsOfSwitches(c candidate, _ evaluation) []Hold {
 	var holds []Hold
 	if w.obs.Freeze != nil {
 		holds = append(holds, w.frozen())
@@ -69,7 +69,7 @@ func (w *world) stoppedBy() string {
 }
 
 // holdsOfFailure: after a failure no voluntary step begins until an operator decides (R99).
-func (w *world) holdsOfFailure(c candidate, _ look) []Hold {
+func (w *world) holdsOfFailure(c candidate, _ evaluation) []Hold {
 	if w.rollout.State != operation.FailedState || c.marked && w.attempts(c.m, c.to) > 0 {
 		return nil
 	}
@@ -77,7 +77,7 @@ func (w *world) holdsOfFailure(c candidate, _ look) []Hold {
 }
 
 // holdsOfType: OPPORTUNISTIC updates a Slot only together with another step of that Slot.
-func (w *world) holdsOfType(c candidate, _ look) []Hold {
+func (w *world) holdsOfType(c candidate, _ evaluation) []Hold {
 	if w.spec.UpdatePolicy.Type != group.Opportunistic || c.marked || c.class == ClassBroken {
 		return nil
 	}
@@ -85,7 +85,7 @@ func (w *world) holdsOfType(c candidate, _ look) []Hold {
 }
 
 // holdsOfUndecided: while the effect of one platform call is unknown, no other call is made (R66).
-func (w *world) holdsOfUndecided(c candidate, _ look) []Hold {
+func (w *world) holdsOfUndecided(c candidate, _ evaluation) []Hold {
 	other := otherThan(c.m, w.tally.undecided)
 	if other == nil {
 		return nil
@@ -105,7 +105,7 @@ func (w *world) undecided(op *operation.Operation) bool {
 }
 
 // holdsOfBinding are the holds about the identity of the CVM.
-func (w *world) holdsOfBinding(c candidate, _ look) []Hold {
+func (w *world) holdsOfBinding(c candidate, _ evaluation) []Hold {
 	m, i := c.m, c.m.seen.Instance
 	var holds []Hold
 	if n := len(m.seen.Duplicates); n > 0 {
@@ -133,7 +133,7 @@ func (w *world) holdsOfBinding(c candidate, _ look) []Hold {
 func (w *world) holdOfGone(m *member) Hold {
 	gone := fmt.Sprintf("the CVM of %s (%s) is gone from the platform, and its disk with it", m.slot, cmp.Or(m.record.VMUUID, m.record.InstanceID))
 	// Only a recent report of the agent keeps the fault from being certain.
-	if a, ill := w.faultOf(m); (ill || a.gone && w.spec.HealsOn(a.on)) && a.at.After(w.now) {
+	if a, faulty := w.faultOf(m); (faulty || a.gone && w.spec.HealsOn(a.on)) && a.at.After(w.now) {
 		if r, ok := w.remedyFor(m, a); ok && !w.spent(m, r) {
 			return holdUntil(a.at, HoldHealBackoff, "%s; healing has a new one made in %s unless it comes back by itself", gone, short(a.at.Sub(w.now)))
 		}
@@ -143,7 +143,7 @@ func (w *world) holdOfGone(m *member) Hold {
 
 // holdsOfPlatform waits for the platform's task on the CVM. The platform would refuse a call now, and a CVM that
 // terminates reaches its end.
-func (w *world) holdsOfPlatform(c candidate, _ look) []Hold {
+func (w *world) holdsOfPlatform(c candidate, _ evaluation) []Hold {
 	m := c.m
 	if !w.platformWorks(m) || m.open != nil {
 		return nil
@@ -152,7 +152,7 @@ func (w *world) holdsOfPlatform(c candidate, _ look) []Hold {
 }
 
 // holdsOfCreate: creations follow the management policy.
-func (w *world) holdsOfCreate(c candidate, l look) []Hold {
+func (w *world) holdsOfCreate(c candidate, l evaluation) []Hold {
 	var holds []Hold
 	// No member that bootstraps a set is available before a majority of them runs.
 	if w.spec.ManagementPolicy != group.Parallel && !w.founds(c.m) {
@@ -178,7 +178,7 @@ func (w *world) predecessor(m *member) *member {
 // holdsOfScaleIn: the highest ordinal goes first, one Slot at a time. Every other member must be available at each
 // evaluation, however long the drain took. A member that is out of its set, or never got its vote, takes no vote
 // away. While it is listed, the members that are not available may wait for its removal (R104).
-func (w *world) holdsOfScaleIn(c candidate, l look) []Hold {
+func (w *world) holdsOfScaleIn(c candidate, l evaluation) []Hold {
 	if w.ending() || w.voteless(c.m) {
 		return nil
 	}
@@ -205,7 +205,7 @@ func (w *world) firstTerminating() *member {
 			switch {
 			case m.open != nil && m.open.Kind != operation.Drain:
 				return m // a removal in progress continues, even if a higher ordinal is to be removed by now
-			case m.seen.Instance == nil, m.keptByHand(), len(w.holdsOfDisk(candidate{m: m, kind: operation.Delete}, look{})) > 0:
+			case m.seen.Instance == nil, m.keptByHand(), len(w.holdsOfDisk(candidate{m: m, kind: operation.Delete}, evaluation{})) > 0:
 			case first == nil, w.deadVoter(m) && !w.deadVoter(first) && w.mayGoNow(m):
 				first = m
 			}
@@ -218,7 +218,7 @@ func (w *world) firstTerminating() *member {
 // another.
 func (w *world) mayGoNow(m *member) bool {
 	c := w.removal(m)
-	return len(w.holdsOfBinding(c, look{}))+len(w.holdsOfMember(c, look{}))+len(w.holdsOfPlatform(c, look{})) == 0
+	return len(w.holdsOfBinding(c, evaluation{}))+len(w.holdsOfMember(c, evaluation{}))+len(w.holdsOfPlatform(c, evaluation{})) == 0
 }
 
 // deadVoter reports that m counts in its set, and that its CVM does not run or its agent reports that it takes no
@@ -229,7 +229,7 @@ func (w *world) deadVoter(m *member) bool {
 }
 
 // holdsOfMember are the holds that the workload itself requests.
-func (w *world) holdsOfMember(c candidate, _ look) []Hold {
+func (w *world) holdsOfMember(c candidate, _ evaluation) []Hold {
 	m, r := c.m, c.m.report
 	if c.service != "" && c.actor == operation.ActorOperator && !m.speaks {
 		return []Hold{hold(HoldUnknownHealth, "%s is silent, and hears no order to restart service %s; ask for a restart of its CVM: cadre instance restart %s", m.slot, c.service, m.slot)}
@@ -278,7 +278,7 @@ func (w *world) holdOfSilence(m *member) Hold {
 
 // holdsOfDriver asks the workload whether m may be stopped. A step that repairs a member out of service needs no
 // permission. For a healthy member, unknown counts as no (R52).
-func (w *world) holdsOfDriver(c candidate, l look) []Hold {
+func (w *world) holdsOfDriver(c candidate, l evaluation) []Hold {
 	m, r := c.m, c.m.report
 	if !m.ready || m.open != nil && l.op == nil {
 		return nil
@@ -291,7 +291,7 @@ func (w *world) holdsOfDriver(c candidate, l look) []Hold {
 
 // holdsOfFailedSteps is R40: no further healthy Slot is disrupted while the Slot of a failed step is not available
 // again.
-func (w *world) holdsOfFailedSteps(c candidate, _ look) []Hold {
+func (w *world) holdsOfFailedSteps(c candidate, _ evaluation) []Hold {
 	if c.marked && c.condition == lost {
 		return nil // an operator who names a silent Slot has seen it
 	}

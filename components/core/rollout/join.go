@@ -20,9 +20,9 @@ func (w *world) judge(m *member) {
 		m.observed = m.seen.Admission.Revision
 	}
 	if admitted {
-		m.moved = w.findMoved(m, m.seen.Admission.BootID)
+		m.pendingBoot = w.findPendingBoot(m, m.seen.Admission.BootID)
 	}
-	if r := m.seen.Report; r != nil && admitted && m.moved.To == "" && r.BootID == m.seen.Admission.BootID && w.fresh(r) && !m.outlived(r) {
+	if r := m.seen.Report; r != nil && admitted && m.pendingBoot.To == "" && r.BootID == m.seen.Admission.BootID && w.fresh(r) && !m.outlived(r) {
 		m.report = r
 	}
 	m.speaks = m.report != nil && w.now.Sub(m.report.ReceivedAt) < operation.LiveWithin
@@ -93,7 +93,7 @@ func (w *world) extras() []int {
 	return out
 }
 
-func (w *world) look() view {
+func (w *world) joinView() view {
 	v := view{roles: group.HasDriver(w.spec), voting: group.HasVoters(w.spec), healthy: map[string]bool{}}
 	for _, m := range w.everyone {
 		if m.report == nil {
@@ -134,8 +134,8 @@ func (w *world) joinOperations() {
 		if m == nil {
 			continue
 		}
-		if op.Before.Moved.To != "" || endsBetweenParts(op) {
-			m.movers = append(m.movers, op)
+		if op.Before.PendingBoot.To != "" || endsBetweenParts(op) {
+			m.pendingBoots = append(m.pendingBoots, op)
 		}
 		// The Operations of other rollouts have numbers of their own, without an order among these.
 		ofRollout := w.rec.Rollout != nil && op.Rollout == w.rec.Rollout.ID
@@ -228,7 +228,7 @@ func newWorld(spec group.Spec, rec Records, obs Observation, now time.Time, t Ti
 	for _, m := range w.everyone {
 		w.judge(m)
 	}
-	w.view = w.look()
+	w.view = w.joinView()
 	for _, m := range w.everyone {
 		m.condition = w.conditionOf(m)
 	}

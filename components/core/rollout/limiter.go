@@ -22,9 +22,9 @@ const (
 )
 
 // share counts the unhealthy members of a group or of the cluster.
-type share struct{ ill, all int }
+type share struct{ unhealthy, all int }
 
-func (s share) more(part int) bool { return s.ill*part > s.all }
+func (s share) more(part int) bool { return s.unhealthy*part > s.all }
 
 // limiter decides when the next repair may begin. It is a token bucket of one token. The bucket is empty when an
 // outage begins, and the shares set its rate.
@@ -45,13 +45,13 @@ func (l limiter) pace() (group, cluster time.Duration, why string) {
 	switch {
 	case l.dark:
 		cluster = paceMost
-	case l.cluster.ill > 1 && l.cluster.more(fleetShare):
+	case l.cluster.unhealthy > 1 && l.cluster.more(fleetShare):
 		cluster = unwellFor
 	case l.cluster.all >= darkFrom:
 		cluster = paceFew
 	}
 	switch {
-	case l.group.ill <= 1:
+	case l.group.unhealthy <= 1:
 	case l.noQuorum, l.group.all > 2 && l.group.more(2):
 		group = paceMost
 	default:
@@ -60,9 +60,9 @@ func (l limiter) pace() (group, cluster time.Duration, why string) {
 	switch {
 	case group == 0 && cluster <= paceFew:
 	case cluster > group:
-		why = fmt.Sprintf("%d of the cluster's %d members are ill", l.cluster.ill, l.cluster.all)
+		why = fmt.Sprintf("%d of the cluster's %d members are unhealthy", l.cluster.unhealthy, l.cluster.all)
 	default:
-		why = fmt.Sprintf("%d of %d slots are ill, or were a moment ago", l.group.ill, l.group.all)
+		why = fmt.Sprintf("%d of %d slots are unhealthy, or were a moment ago", l.group.unhealthy, l.group.all)
 	}
 	return group, cluster, why
 }
@@ -83,11 +83,11 @@ func (l limiter) next(since, ofGroup, ofCluster time.Time) (from time.Time, why 
 // limiterFor returns the limiter for m.
 func (w *world) limiterFor(m *member) limiter {
 	f := w.obs.Fleet
-	mine := Ill{Slot: m.slot, Since: m.record.UnavailableSince, TriedAt: m.record.Heals.Rated()}
-	ahead, _ := slices.BinarySearchFunc(f.Ills, mine, Ill.compare)
+	mine := UnhealthyMember{Slot: m.slot, Since: m.record.UnavailableSince, TriedAt: m.record.Heals.Rated()}
+	ahead, _ := slices.BinarySearchFunc(f.Unhealthy, mine, UnhealthyMember.compare)
 	return limiter{
-		group:    share{w.bucket().ill, len(w.members)},
-		cluster:  share{max(len(f.Ills), f.silent()), f.Expected},
+		group:    share{w.bucket().unhealthy, len(w.members)},
+		cluster:  share{max(len(f.Unhealthy), f.silent()), f.Expected},
 		noQuorum: w.quorumLost(),
 		dark:     f.dark(m.record.SilenceFrom),
 		ahead:    ahead,
@@ -100,9 +100,9 @@ func (w *world) bucket() bucket {
 			b.emptied = later(b.emptied, m.record.Heals.Rated())
 			if w.now.Before(w.backUntil(m)) {
 				b.emptied = later(b.emptied, m.record.AvailableSince)
-				b.ill++
+				b.unhealthy++
 			} else if w.counts(m) {
-				b.ill++
+				b.unhealthy++
 			}
 		}
 		return b
@@ -128,7 +128,7 @@ func (w *world) backUntil(m *member) time.Time {
 }
 
 // holdsOfRate holds a repair until the limiter lets it begin.
-func (w *world) holdsOfRate(c candidate, l look) []Hold {
+func (w *world) holdsOfRate(c candidate, l evaluation) []Hold {
 	m := c.m
 	if c.kind != operation.Restart || m.record.UnavailableSince.IsZero() {
 		return nil // costly bounds a replacement
@@ -142,7 +142,7 @@ func (w *world) holdsOfRate(c candidate, l look) []Hold {
 	case wait <= 0:
 		return nil
 	case why == "":
-		return []Hold{holdUntil(from, HoldHealBackoff, "%s fell ill a moment ago, or another repair began; healed in %s", m.slot, short(wait))}
+		return []Hold{holdUntil(from, HoldHealBackoff, "%s became unhealthy a moment ago, or another repair began; healed in %s", m.slot, short(wait))}
 	default:
 		return []Hold{holdUntil(from, HoldHealStorm, "%s, and a cause that they share is not mended by restarts, which go one by one: %s in %s; heal it yourself: %s",
 			why, m.slot, short(wait), byHand(c))}

@@ -49,11 +49,11 @@ func TestR117_RepairsGoOnAtTheRate(t *testing.T) {
 		groups := 1 + random.IntN(6)
 		size := 1 + random.IntN(5)
 		all := groups*size + random.IntN(40)
-		ills := make([]Ill, groups)
+		ills := make([]UnhealthyMember, groups)
 		for n := range ills {
-			ills[n] = Ill{Slot: fmt.Sprintf("g%d-0", n), Since: epoch.Add(time.Duration(random.IntN(30)) * time.Second)}
+			ills[n] = UnhealthyMember{Slot: fmt.Sprintf("g%d-0", n), Since: epoch.Add(time.Duration(random.IntN(30)) * time.Second)}
 		}
-		slices.SortFunc(ills, Ill.compare)
+		slices.SortFunc(ills, UnhealthyMember.compare)
 		ill := 1 + random.IntN(size)
 		begun, last, repairs := map[string]time.Time{}, time.Time{}, 0
 		for now := epoch; now.Before(epoch.Add(2 * time.Hour)); now = now.Add(time.Second) {
@@ -80,10 +80,10 @@ func TestR117_RepairsGoOnAtTheRate(t *testing.T) {
 				}
 				begun[one.Slot], last = now, now
 				repairs++
-				at := slices.IndexFunc(ills, func(i Ill) bool { return i.Slot == one.Slot })
+				at := slices.IndexFunc(ills, func(i UnhealthyMember) bool { return i.Slot == one.Slot })
 				ills[at].TriedAt = now
 			}
-			slices.SortFunc(ills, Ill.compare)
+			slices.SortFunc(ills, UnhealthyMember.compare)
 		}
 		for _, one := range ills {
 			if one.TriedAt.IsZero() {
@@ -134,9 +134,9 @@ func TestR117_TheClusterHasOneRate(t *testing.T) {
 		f := heals(3, "none").failing(1, "ready")
 		since := f.now.Add(-ago)
 		f.rec.Slots[1].AvailableSince, f.rec.Slots[1].UnavailableSince = time.Time{}, since
-		f.obs.Fleet = Fleet{Expected: 30, Heard: 30, Ills: []Ill{{Slot: "db-1", Since: since}}}
+		f.obs.Fleet = Fleet{Expected: 30, Heard: 30, Unhealthy: []UnhealthyMember{{Slot: "db-1", Since: since}}}
 		for n := range others {
-			f.obs.Fleet.Ills = append(f.obs.Fleet.Ills, Ill{Slot: fmt.Sprintf("a-%d", n), Since: since})
+			f.obs.Fleet.Unhealthy = append(f.obs.Fleet.Unhealthy, UnhealthyMember{Slot: fmt.Sprintf("a-%d", n), Since: since})
 		}
 		return f
 	}
@@ -162,14 +162,14 @@ func TestR117_SilentMembersGoInTurn(t *testing.T) {
 		f := heals(3, "none")
 		since := f.now.Add(-f.t.LostAfter - unwellFor)
 		f.silent(1, since)
-		f.obs.Fleet = Fleet{Expected: 30, Heard: 22, Ills: []Ill{{Slot: "db-1", Since: since}}}
+		f.obs.Fleet = Fleet{Expected: 30, Heard: 22, Unhealthy: []UnhealthyMember{{Slot: "db-1", Since: since}}}
 		for other := range 7 {
 			slot := fmt.Sprintf("z-%d", other)
 			if other < n {
 				slot = fmt.Sprintf("a-%d", other)
 			}
 			f.obs.Fleet.Silences = append(f.obs.Fleet.Silences, since)
-			f.obs.Fleet.Ills = append(f.obs.Fleet.Ills, Ill{Slot: slot, Since: since})
+			f.obs.Fleet.Unhealthy = append(f.obs.Fleet.Unhealthy, UnhealthyMember{Slot: slot, Since: since})
 		}
 		f.obs.Fleet.RepairedAt = f.now.Add(-unwellFor)
 		begun += len(executes(f.plan()))

@@ -220,7 +220,7 @@ func (w *world) holdsOfNewcomers(m *member, t *taken) []Hold {
 }
 
 // holdsOfSet are the rules for joining and leaving the workload's set.
-func (w *world) holdsOfSet(c candidate, l look) []Hold {
+func (w *world) holdsOfSet(c candidate, l evaluation) []Hold {
 	if w.ending() {
 		return nil
 	}
@@ -253,7 +253,7 @@ func (w *world) returns(c candidate) bool {
 }
 
 // holdsOfJoining: one newcomer at a time, into a known set that does not list the newcomer yet (R43, R47, R49).
-func (w *world) holdsOfJoining(c candidate, l look) []Hold {
+func (w *world) holdsOfJoining(c candidate, l evaluation) []Hold {
 	if !w.joins(c) && !w.returns(c) {
 		return nil
 	}
@@ -298,7 +298,7 @@ func (w *world) outFirst(m *member) bool {
 
 // holdsOfLeaving is R46: a member leaves the set only if the other members can decide that, and are a majority
 // afterwards.
-func (w *world) holdsOfLeaving(c candidate, l look) []Hold {
+func (w *world) holdsOfLeaving(c candidate, l evaluation) []Hold {
 	if doubt := w.setDoubt(); doubt != "" {
 		return []Hold{hold(HoldQuorumUnknown, "who belongs to the set is not known: %s", doubt)}
 	}
@@ -409,7 +409,7 @@ func (w *world) setChange() (lead *member, change *group.SetChange) {
 		}
 	}
 	for _, m := range w.everyone {
-		if m != lead && w.listed(m) && w.isOut(m) && len(w.holdsOfLeaving(candidate{m: m}, look{taken: &taken{}})) == 0 {
+		if m != lead && w.listed(m) && w.isOut(m) && len(w.holdsOfLeaving(candidate{m: m}, evaluation{taken: &taken{}})) == 0 {
 			return lead, &group.SetChange{Do: group.SetRemove, Slot: m.slot, Member: w.idOf(m)}
 		}
 	}
@@ -444,7 +444,7 @@ func (m *member) tookAway() bool { return m.removal != nil }
 // mayEnd: nothing keeps a terminating Slot, and its disk may be deleted. An unlisted CVM may appear again with its disk;
 // a member that was removed from its set cannot return.
 func (w *world) mayEnd(m *member) bool {
-	return w.obs.Freeze == nil && m.seen.Protection == nil && len(w.holdsOfDisk(candidate{m: m, kind: operation.Delete}, look{})) == 0
+	return w.obs.Freeze == nil && m.seen.Protection == nil && len(w.holdsOfDisk(candidate{m: m, kind: operation.Delete}, evaluation{})) == 0
 }
 
 // certainlyGone: no CVM of m is left, by more than one listing or by an Operation's deletion.

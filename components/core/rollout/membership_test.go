@@ -57,7 +57,7 @@ func TestR46_OPS01_WhoMayLeave(t *testing.T) {
 		}
 		w := newWorld(f.spec, f.rec, f.obs, f.now, f.t)
 		got := ""
-		if holds := w.holdsOfLeaving(candidate{m: w.find(fmt.Sprintf("db-%d", last)), kind: operation.Delete}, look{taken: &taken{}}); len(holds) > 0 {
+		if holds := w.holdsOfLeaving(candidate{m: w.find(fmt.Sprintf("db-%d", last)), kind: operation.Delete}, evaluation{taken: &taken{}}); len(holds) > 0 {
 			got = holds[0].Predicate
 		}
 		if got != c.want {
@@ -76,7 +76,7 @@ func TestR46_TheLastVoters(t *testing.T) {
 		f := newFixture(c.voters, c.kind)
 		w := newWorld(f.spec, f.rec, f.obs, f.now, f.t)
 		got := ""
-		if holds := w.holdsOfLeaving(candidate{m: w.find(fmt.Sprintf("db-%d", c.voters-1)), kind: operation.Delete}, look{taken: &taken{}}); len(holds) > 0 {
+		if holds := w.holdsOfLeaving(candidate{m: w.find(fmt.Sprintf("db-%d", c.voters-1)), kind: operation.Delete}, evaluation{taken: &taken{}}); len(holds) > 0 {
 			got = holds[0].Predicate
 		}
 		if got != c.want {
@@ -108,7 +108,7 @@ func TestR46_WhoHasNoVoteMayGo(t *testing.T) {
 		if !w.listed(m) {
 			t.Fatalf("%s: %s is not in the set", name, c.slot)
 		}
-		holds := w.holdsOfLeaving(candidate{m: m, kind: operation.Replace}, look{taken: &taken{}})
+		holds := w.holdsOfLeaving(candidate{m: m, kind: operation.Replace}, evaluation{taken: &taken{}})
 		if got := holdNames(Action{Holds: holds}); strings.Join(got, ", ") != c.want {
 			t.Errorf("%s: held by %v, want %q", name, got, c.want)
 		}
@@ -133,7 +133,7 @@ func TestR46_WhoIsWellDoesNotLeaveBesideADrainedVoter(t *testing.T) {
 			c.edit(f)
 			w := newWorld(f.spec, f.rec, f.obs, f.now, f.t)
 			got := ""
-			if holds := w.holdsOfLeaving(candidate{m: w.find("db-2"), kind: operation.Delete}, look{taken: &taken{}}); len(holds) > 0 {
+			if holds := w.holdsOfLeaving(candidate{m: w.find("db-2"), kind: operation.Delete}, evaluation{taken: &taken{}}); len(holds) > 0 {
 				got = holds[0].Predicate
 			}
 			if got != c.want {

@@ -68,7 +68,7 @@ func TestR49_ADeadVoterStaysWhileNobodyCanComeIn(t *testing.T) {
 		c.change(f)
 		f.down(1)
 		w := newWorld(f.spec, f.rec, f.obs, f.now, f.t)
-		holds := w.holdsOfSet(candidate{m: w.find("db-1"), kind: operation.Replace}, look{taken: &taken{}})
+		holds := w.holdsOfSet(candidate{m: w.find("db-1"), kind: operation.Replace}, evaluation{taken: &taken{}})
 		if held := len(holds) > 0 && holds[0].Predicate == HoldSetChanging; held != c.held {
 			t.Errorf("%s: held %t by %v, want %t", name, held, holds, c.held)
 		}
@@ -140,7 +140,7 @@ func TestR109_ASlotIsToGoWithTheCVMThatIsItsOwn(t *testing.T) {
 		change func(f *fixture)
 		want   bool
 	}{
-		"terminating":               {func(*fixture) {}, true},
+		"terminating":             {func(*fixture) {}, true},
 		"wanted":                  {func(f *fixture) { f.spec.Replicas = 4 }, false},
 		"its disk is kept":        {func(f *fixture) { f.obs.DeleteDisks = nil }, false},
 		"its disk is preserved":   {func(f *fixture) { f.spec.PreservedState.Disk = "data" }, false},
@@ -196,7 +196,7 @@ func TestR115_R48_WhoIsReplacedBeforeWhom(t *testing.T) {
 		}
 		w := newWorld(f.spec, f.rec, f.obs, f.now, f.t)
 		for i, slot := range []string{"db-1", "db-2"} {
-			holds := w.holdsOfReplace(candidate{m: w.find(slot), kind: operation.Replace}, look{taken: &taken{}, op: &f.rec.Operations[i]})
+			holds := w.holdsOfReplace(candidate{m: w.find(slot), kind: operation.Replace}, evaluation{taken: &taken{}, op: &f.rec.Operations[i]})
 			if waits := len(holds) > 0 && holds[0].Predicate == HoldReplaceInProgress; waits != c.waiting[i] {
 				t.Errorf("%s: %s waits %t (%v), want %t", name, slot, waits, holds, c.waiting[i])
 			}
@@ -204,7 +204,7 @@ func TestR115_R48_WhoIsReplacedBeforeWhom(t *testing.T) {
 		// At the preflight check no call was made: a dead voter that keeps others out begins at the same time as the
 		// others.
 		m := w.find("db-2")
-		first := w.replacedBefore(candidate{m: m, kind: operation.Replace}, look{taken: &taken{}}, []*member{w.find("db-1")})
+		first := w.replacedBefore(candidate{m: m, kind: operation.Replace}, evaluation{taken: &taken{}}, []*member{w.find("db-1")})
 		if begins := first == nil; begins != w.outFirst(m) {
 			t.Errorf("%s: db-2 begins %t, out first %t", name, begins, w.outFirst(m))
 		}
@@ -225,7 +225,7 @@ func TestR48_NobodyIsMadeBesideAVoterThatIsNotWell(t *testing.T) {
 			change(f)
 			got := ""
 			w := newWorld(f.spec, f.rec, f.obs, f.now, f.t)
-			for _, l := range []look{{taken: &taken{}}, {taken: &taken{}, op: &operation.Operation{}}} {
+			for _, l := range []evaluation{{taken: &taken{}}, {taken: &taken{}, op: &operation.Operation{}}} {
 				if holds := w.holdsOfSet(candidate{m: w.find("db-3"), kind: operation.Create}, l); len(holds) > 0 {
 					got = holds[0].Predicate
 				}

@@ -343,22 +343,22 @@ type Fleet struct {
 	// Silences are the recorded starts of the agents' silences. An agent whose silence is not recorded yet is not
 	// among them.
 	Silences []time.Time
-	// Ills are the members of groups with healing that are not available, or are being healed. Three kinds are left
+	// Unhealthy are the members of groups with healing that are not available, or are being healed. Three kinds are left
 	// out: members whose CVM is down, members that an operator keeps away, and members in a step that does not
 	// heal.
-	Ills []Ill
+	Unhealthy []UnhealthyMember
 	// RepairedAt is the start of the cluster's last repair that the limiter counts; zero: no repair is recorded.
 	RepairedAt time.Time
 }
 
-// Ill is a member that is not available. Since is the start of the outage. TriedAt is the start of its last repair
+// UnhealthyMember is a member that is not available. Since is the start of the outage. TriedAt is the start of its last repair
 // that the limiter counts.
-type Ill struct {
+type UnhealthyMember struct {
 	Slot           string
 	Since, TriedAt time.Time
 }
 
 // compare is the order of repairs: the member whose last repair is longest ago comes first.
-func (i Ill) compare(other Ill) int {
+func (i UnhealthyMember) compare(other UnhealthyMember) int {
 	return cmp.Or(i.TriedAt.Compare(other.TriedAt), i.Since.Compare(other.Since), cmp.Compare(i.Slot, other.Slot))
 }

@@ -30,7 +30,7 @@ func (k Override) hold(predicate, format string) Hold {
 }
 
 // The status reports this form of the override.
-func (k *Override) told() *group.Override {
+func (k *Override) status() *group.Override {
 	if k == nil {
 		return nil
 	}
@@ -121,7 +121,7 @@ func (m *member) repairsProtected(kind operation.Kind, actor operation.Actor) bo
 }
 
 // holdsOfDrain holds other steps of m while an operator drains m.
-func (w *world) holdsOfDrain(c candidate, _ look) []Hold {
+func (w *world) holdsOfDrain(c candidate, _ evaluation) []Hold {
 	d := c.m.seen.Drain
 	if d == nil || w.ending() || c.m.repairsProtected(c.kind, c.actor) {
 		return nil
@@ -142,7 +142,7 @@ func (w *world) undrained(m *member) string {
 
 // holdsOfProtection holds each step that would take m away or cost its disk. A member known to be down is restarted on
 // its disk anyway: that takes nothing away.
-func (w *world) holdsOfProtection(c candidate, _ look) []Hold {
+func (w *world) holdsOfProtection(c candidate, _ evaluation) []Hold {
 	p := c.m.seen.Protection
 	if p == nil {
 		return nil

@@ -27,7 +27,7 @@ func TestR139_AnOverrideIsToldWithAllThatIsKnown(t *testing.T) {
 	if k.ended(epoch.Add(-1)) || !k.ended(epoch) || (&Override{}).ended(epoch) || (*Override)(nil).ended(epoch) {
 		t.Error("when an override ends")
 	}
-	if (*Override)(nil).told() != nil || k.told().Until != epoch {
+	if (*Override)(nil).status() != nil || k.status().Until != epoch {
 		t.Error("what the status tells of it")
 	}
 	// Expired overrides are dropped in the same pass, and valid overrides stay.

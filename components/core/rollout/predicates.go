@@ -7,7 +7,7 @@ import (
 )
 
 // look is the input of one evaluation of the predicates.
-type look struct {
+type evaluation struct {
 	// taken holds the steps that this pass already decided to begin.
 	taken *taken
 	// op is the Operation at the precommit check, right before its call (R50); nil at the preflight check. Its own Slot
@@ -39,7 +39,7 @@ func harmOf(k operation.Kind) harm {
 }
 
 // check returns why c must wait, or no Hold if c may run now.
-type check func(w *world, c candidate, l look) []Hold
+type check func(w *world, c candidate, l evaluation) []Hold
 
 // predicate is one rule that can hold an Action.
 type predicate struct {

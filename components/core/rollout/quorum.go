@@ -10,7 +10,7 @@ import (
 
 // holdsOfQuorum are the rules for members that vote or replicate (R17-R19, R34,
 // R43-R45). Budget and quorum both apply.
-func (w *world) holdsOfQuorum(c candidate, l look) []Hold {
+func (w *world) holdsOfQuorum(c candidate, l evaluation) []Hold {
 	if c.kind == operation.Delete || c.kind == operation.Replace {
 		return nil // holdsOfDisk and holdsOfReplace
 	}

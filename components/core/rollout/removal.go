@@ -4,7 +4,7 @@ import "cadre.dev/core/operation"
 
 // holdsOfRemoval: a Slot is removed only while all others are available. An update that began during a removal would
 // have its drain called off (R104).
-func (w *world) holdsOfRemoval(c candidate, l look) []Hold {
+func (w *world) holdsOfRemoval(c candidate, l evaluation) []Hold {
 	if c.m.open != nil {
 		return nil // the Slot already moves to another Revision
 	}

@@ -9,7 +9,7 @@ import (
 
 // holdsOfReplace: the disk is lost, so the group must tolerate the loss and another member must have the data (R46,
 // R136). For a workload without a driver, the operator's request or the spec decides.
-func (w *world) holdsOfReplace(c candidate, l look) []Hold {
+func (w *world) holdsOfReplace(c candidate, l evaluation) []Hold {
 	var holds []Hold
 	for _, replacing := range [][]*member{w.tally.replacing, l.taken.replacing} {
 		if m := w.replacedBefore(c, l, replacing); m != nil {
@@ -38,7 +38,7 @@ func (w *world) holdsOfReplace(c candidate, l look) []Hold {
 // replacedBefore returns the first replacement that c waits for, or nil. A voter that keeps the new CVMs of others out
 // of the set waits for none until it is out. Among several members that are out, the member whose calls began goes on,
 // and otherwise the first member.
-func (w *world) replacedBefore(c candidate, l look, replacing []*member) *member {
+func (w *world) replacedBefore(c candidate, l evaluation, replacing []*member) *member {
 	if w.outFirst(c.m) {
 		return nil
 	}

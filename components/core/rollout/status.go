@@ -116,7 +116,7 @@ func (w *world) instanceStatus(m *member) group.InstanceStatus {
 		s.Since = &since
 	}
 	s.Heals, s.OwnEnv, s.Extra = m.record.Heals, w.ownEnvWord(m), m.record.Extra
-	s.Drain, s.Protection, s.Exclusion = m.seen.Drain.told(), m.seen.Protection.told(), m.seen.Exclusion.told()
+	s.Drain, s.Protection, s.Exclusion = m.seen.Drain.status(), m.seen.Protection.status(), m.seen.Exclusion.status()
 	if r := m.seen.Refusal; r != nil && (m.seen.Admission == nil || r.At.After(m.seen.Admission.AdmittedAt)) {
 		s.LastRefusal = fmt.Sprintf("%s: %s", r.Code, r.Message)
 	}

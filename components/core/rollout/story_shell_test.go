@@ -198,7 +198,7 @@ func (c *coordinator) pass() (again bool) {
 		return true
 	}
 	rec, obs, now := c.records(), c.observe(), c.clock()
-	look := rollout.Look(c.spec, rec, obs, now, c.timing)
+	look := rollout.Evaluate(c.spec, rec, obs, now, c.timing)
 	c.plan = look.Plan()
 	c.check.plan(c.spec, rec, obs, now, c.timing, c.plan)
 	if c.record(rec, now) {

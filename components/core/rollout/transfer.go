@@ -9,7 +9,7 @@ import (
 
 // holdsOfLeader are the rules of the leader's own step (R53-R55). The step comes last, with at most one planned
 // transfer per rollout, and only to a fit member.
-func (w *world) holdsOfLeader(c candidate, l look) []Hold {
+func (w *world) holdsOfLeader(c candidate, l evaluation) []Hold {
 	if l.op != nil {
 		return w.holdsOfLeading(c.m, l.op)
 	}

@@ -18,7 +18,7 @@ const (
 // holdsOfTries defers a candidate whose last step did not succeed, for any Kind. The wait is 5 s, doubled each time,
 // at most 2 min (R37). After maxRefusals refusals the platform is called again only on an operator's request, or for
 // another call.
-func (w *world) holdsOfTries(c candidate, _ look) []Hold {
+func (w *world) holdsOfTries(c candidate, _ evaluation) []Hold {
 	n, refusals, last := w.tries(c)
 	byHand := c.marked || c.actor == operation.ActorOperator
 	if n == 0 || byHand && c.kind != operation.Drain {
@@ -45,7 +45,7 @@ func (w *world) nextTry(ended time.Time, n int, first, most time.Duration) time.
 }
 
 // holdsOfPrecondition holds a step whose call cannot be made, before its member is drained.
-func (w *world) holdsOfPrecondition(c candidate, _ look) []Hold {
+func (w *world) holdsOfPrecondition(c candidate, _ evaluation) []Hold {
 	if reason := w.obs.Refused[c.to]; reason != "" {
 		return []Hold{hold(HoldPrecondition, "%s", reason)}
 	}

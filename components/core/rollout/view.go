@@ -143,25 +143,25 @@ func (m *member) shownDown() bool {
 	return m.stopped() || m.seen.Instance != nil && m.seen.Instance.BootError != ""
 }
 
-// movedAway: an Operation ended the admitted Boot, and no Boot came after it.
-func (m *member) movedAway() bool {
-	return m.moved.To != "" || m.report == nil && m.observed != "" && m.record.Assigned != "" && m.record.Assigned != m.observed
+// awaitsBoot: an Operation ended the admitted Boot, and no Boot came after it.
+func (m *member) awaitsBoot() bool {
+	return m.pendingBoot.To != "" || m.report == nil && m.observed != "" && m.record.Assigned != "" && m.record.Assigned != m.observed
 }
 
-// beganMoved: the step of m began when its Boot was moved away, and no Boot showed since. Later checks find m as down
+// beganWithPendingBoot: the step of m began when its Boot was moved away, and no Boot showed since. Later checks find m as down
 // as the first check did. Otherwise the step would be called off and begin again without end. A refresh never begins
 // in that state, and keeps its Boot.
-func (m *member) beganMoved() bool {
+func (m *member) beganWithPendingBoot() bool {
 	op, a := m.open, m.seen.Admission
 	if op == nil || op.Way.Refreshes() || m.report != nil || a == nil || a.BootID == "" || a.BootID != op.Before.BootID {
 		return false
 	}
-	return m.moved.To != "" || op.From != "" && op.From != m.observed
+	return m.pendingBoot.To != "" || op.From != "" && op.From != m.observed
 }
 
 // expected: m's agent should report, since its Boot is admitted and no evidence says that it is down.
 func (m *member) expected() bool {
-	return m.open == nil && m.seen.Instance != nil && m.admitted() && !m.certainlyDown() && !m.movedAway()
+	return m.open == nil && m.seen.Instance != nil && m.admitted() && !m.certainlyDown() && !m.awaitsBoot()
 }
 
 // leads: m's own fresh report says that m leads, and its CVM was not stopped since.

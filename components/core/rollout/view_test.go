@@ -12,7 +12,7 @@ import (
 )
 
 // seenBy is the world of a fixture, with its rollout and its view.
-func seenBy(f *fixture) *world { return Look(f.spec, f.rec, f.obs, f.now, f.t).w }
+func seenBy(f *fixture) *world { return Evaluate(f.spec, f.rec, f.obs, f.now, f.t).w }
 
 // TestWhoLeads: one claimant, and no healthy member names another leader.
 func TestWhoLeads(t *testing.T) {

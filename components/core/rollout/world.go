@@ -109,7 +109,7 @@ type member struct {
 	policed string
 	// moved is the Revision that a call gave to the CVM, while the admission still names the Boot before; otherwise
 	// zero.
-	moved operation.Moved
+	pendingBoot operation.PendingBoot
 	// condition is the verdict of all evidence about the member.
 	condition condition
 	// observed is the attested Revision, or empty (R4).
@@ -126,8 +126,8 @@ type history struct {
 	past []operation.Operation
 	// makers are the Operations, open or ended and of any rollout, whose calls may have made a CVM with the Slot's name.
 	makers []*operation.Operation
-	// movers are the Slot's Operations, of any rollout, that began with a moved CVM or ended between two parts.
-	movers []*operation.Operation
+	// pendingBoots are the Slot's Operations, of any rollout, that began with a moved CVM or ended between two parts.
+	pendingBoots []*operation.Operation
 	// drains are the ended Operations that drained the Slot, of any rollout.
 	drains []operation.Operation
 	// healed are the ended Operations that healed the Slot, of any rollout.
@@ -215,8 +215,8 @@ func (w *world) givenOther(m *member) bool {
 	if m.open != nil && m.open.Decided() && m.open.Kind != operation.Restart {
 		return m.open.To != m.want.revision
 	}
-	if m.moved.To != "" && (m.open == nil || !m.open.Decided()) {
-		return m.moved.To != m.want.revision
+	if m.pendingBoot.To != "" && (m.open == nil || !m.open.Decided()) {
+		return m.pendingBoot.To != m.want.revision
 	}
 	wanted, i := w.rec.Revisions[m.want.revision].ComposeHash, m.seen.Instance
 	return !m.ready && i != nil && !w.platformWorks(m) && i.ComposeHash != "" && wanted != "" && i.ComposeHash != wanted && !w.adoptedAs(m)
@@ -337,7 +337,7 @@ type move struct{ from, to string }
 
 // bucket is the state of the token bucket of a group.
 type bucket struct {
-	ill int
+	unhealthy int
 	// emptied is when the bucket was emptied last: by a repair, or by a member that recovered automatically. The other
 	// members may be about to recover too, and get their time again (R121).
 	emptied time.Time

@@ -45,7 +45,7 @@ func fleet(v *view.View, agents Reports, now time.Time) rollout.Fleet {
 		r, reported := agents.Of(slot)
 		heard := !isDown && reported && r.BootID == a.Value.BootID && now.Sub(r.At) <= silentAfter
 		if since := record.UnavailableSince; !since.IsZero() && (!isDown || healed(all, slot)) && heals(all, record) && !keptAway(all, record, slot, now) {
-			f.Ills = append(f.Ills, rollout.Ill{Slot: slot, Since: since, TriedAt: record.Heals.Rated()})
+			f.Unhealthy = append(f.Unhealthy, rollout.UnhealthyMember{Slot: slot, Since: since, TriedAt: record.Heals.Rated()})
 		}
 		switch {
 		case !heard && keptAway(all, record, slot, now):

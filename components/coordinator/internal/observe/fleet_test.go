@@ -115,9 +115,9 @@ func TestTheUnhealthyAreCounted(t *testing.T) {
 	restarted := ill(c.silent(time.Minute), "db")
 	c.Operations[restarted] = view.Rec[operation.Operation]{Value: operation.Operation{ID: restarted, Group: "db", Slot: restarted, Actor: operation.ActorHealing, Phase: operation.Booting}}
 	f := fleet(c.View, c, c.now)
-	slices.SortFunc(f.Ills, func(a, b rollout.Ill) int { return strings.Compare(a.Slot, b.Slot) })
-	if !slices.Equal(f.Ills, []rollout.Ill{{Slot: one, Since: since}, {Slot: silent, Since: since}, {Slot: restarted, Since: since}}) || !f.RepairedAt.Equal(since) {
-		t.Errorf("%+v, repaired at %s", f.Ills, f.RepairedAt)
+	slices.SortFunc(f.Unhealthy, func(a, b rollout.UnhealthyMember) int { return strings.Compare(a.Slot, b.Slot) })
+	if !slices.Equal(f.Unhealthy, []rollout.UnhealthyMember{{Slot: one, Since: since}, {Slot: silent, Since: since}, {Slot: restarted, Since: since}}) || !f.RepairedAt.Equal(since) {
+		t.Errorf("%+v, repaired at %s", f.Unhealthy, f.RepairedAt)
 	}
 	records := []group.SlotRecord{c.Slots["db-0"].Value}
 	if asksOfOthers(heals.Value, records, rollout.Observation{}) {

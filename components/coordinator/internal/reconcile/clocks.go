@@ -104,7 +104,7 @@ func (p *pass) counts(op operation.Operation) bool {
 	}
 	for _, o := range p.view.OperationsOf(op.Slot) {
 		if o.Value.Phase.Ended() {
-			return o.Value.ID == op.ID && op.Before.Moved.To != ""
+			return o.Value.ID == op.ID && op.Before.PendingBoot.To != ""
 		}
 	}
 	return false

@@ -12,7 +12,7 @@ import (
 // step would never be retried.
 func TestAWriteForAClockKeepsTheOrderOfOperations(t *testing.T) {
 	op := func(id string, phase operation.Phase, moved string) operation.Operation {
-		return operation.Operation{ID: id, Group: "pg", Slot: "pg-0", Phase: phase, Before: operation.Before{Moved: operation.Moved{To: moved}}}
+		return operation.Operation{ID: id, Group: "pg", Slot: "pg-0", Phase: phase, Before: operation.Before{PendingBoot: operation.PendingBoot{To: moved}}}
 	}
 	for name, c := range map[string]struct {
 		ops    []operation.Operation // in the order in which they were written

@@ -133,7 +133,7 @@ func (p *pass) decide() {
 	for revision, reason := range p.seen.Now.Refused {
 		p.seen.Now.Refused[revision] = bounded(reason)
 	}
-	p.seen.Pass = rollout.Look(p.seen.Spec, p.seen.Records, p.seen.Now, p.now, p.cfg.Timing)
+	p.seen.Pass = rollout.Evaluate(p.seen.Spec, p.seen.Records, p.seen.Now, p.now, p.cfg.Timing)
 	p.plan = p.seen.Pass.Plan()
 	p.hold()
 }

@@ -12,7 +12,7 @@ import (
 func movedFixture() *fixture {
 	f := newFixture(4, "none").want("B").rolling()
 	f.op(1, operation.Aborted, func(op *operation.Operation) {
-		op.Call.Number, op.Before.Moved = 1, operation.Moved{To: op.To, BootID: op.Before.BootID, At: f.now.Add(-3 * time.Second)}
+		op.Call.Number, op.Before.PendingBoot = 1, operation.PendingBoot{To: op.To, BootID: op.Before.BootID, At: f.now.Add(-3 * time.Second)}
 	})
 	return f.want("A")
 }
@@ -24,8 +24,8 @@ func TestASlotWhoseCallDidNotShowYetIsOnItsWay(t *testing.T) {
 	p := f.plan()
 	wantExecutes(t, p, "UPDATE db-1")
 	a := actionOf(t, p, "db-1")
-	if a.Before.Moved != f.rec.Operations[0].Before.Moved || !a.Way.SkipDrain || a.To != revisionOf(f.spec, "A") {
-		t.Errorf("moved %+v, skip_drain %t, to %.8s", a.Before.Moved, a.Way.SkipDrain, a.To)
+	if a.Before.PendingBoot != f.rec.Operations[0].Before.PendingBoot || !a.Way.SkipDrain || a.To != revisionOf(f.spec, "A") {
+		t.Errorf("moved %+v, skip_drain %t, to %.8s", a.Before.PendingBoot, a.Way.SkipDrain, a.To)
 	}
 	if w := newWorld(f.spec, f.rec, f.obs, f.now, f.t); w.find("db-1").ready || !w.find("db-0").ready {
 		t.Error("the Boot that is to go counts as ready, or one that stays does not")
@@ -41,7 +41,7 @@ func TestASlotWhoseCallDidNotShowYetIsOnItsWay(t *testing.T) {
 func TestTheStepBackIsNotCalledOff(t *testing.T) {
 	f := movedFixture().rolling()
 	f.op(1, operation.Drained, func(op *operation.Operation) {
-		op.Way.SkipDrain, op.Before.Moved, op.To = true, f.rec.Operations[0].Before.Moved, revisionOf(f.spec, "A")
+		op.Way.SkipDrain, op.Before.PendingBoot, op.To = true, f.rec.Operations[0].Before.PendingBoot, revisionOf(f.spec, "A")
 	})
 	if facts := f.facts(f.rec.Operations[1]); facts.Unwanted != "" || !facts.Safe {
 		t.Errorf("unwanted: %q, unsafe: %q", facts.Unwanted, facts.SafeReason)
@@ -56,7 +56,7 @@ func TestACallThatShowedOrWasFollowedCountsNoMore(t *testing.T) {
 		},
 		"a later call that failed": func(f *fixture) {
 			f.rolling().op(1, operation.Failed, func(op *operation.Operation) {
-				op.Before.Moved, op.Call.Part = f.rec.Operations[0].Before.Moved, operation.PartCompose
+				op.Before.PendingBoot, op.Call.Part = f.rec.Operations[0].Before.PendingBoot, operation.PartCompose
 			})
 		},
 		"the later call of the same step failed": func(f *fixture) {
@@ -64,14 +64,14 @@ func TestACallThatShowedOrWasFollowedCountsNoMore(t *testing.T) {
 			op.Phase, op.Call.Number, op.Call.Part = operation.Failed, 2, operation.PartCompose
 		},
 		"a Boot that lives on when the effect must have shown": func(f *fixture) {
-			f.rec.Operations[0].Before.Moved.At = f.obs.Slots[1].Report.ReceivedAt.Add(-f.t.OrDefault().Settle)
+			f.rec.Operations[0].Before.PendingBoot.At = f.obs.Slots[1].Report.ReceivedAt.Add(-f.t.OrDefault().Settle)
 		},
-		"a step whose CVM nothing moved": func(f *fixture) { f.rec.Operations[0].Before.Moved = operation.Moved{} },
+		"a step whose CVM nothing moved": func(f *fixture) { f.rec.Operations[0].Before.PendingBoot = operation.PendingBoot{} },
 	} {
 		f := movedFixture()
 		edit(f)
-		if m := newWorld(f.spec, f.rec, f.obs, f.now, f.t).find("db-1"); m.moved.To != "" || !m.ready {
-			t.Errorf("%s: moved to %+v, not ready: %q", name, m.moved, m.reason)
+		if m := newWorld(f.spec, f.rec, f.obs, f.now, f.t).find("db-1"); m.pendingBoot.To != "" || !m.ready {
+			t.Errorf("%s: moved to %+v, not ready: %q", name, m.pendingBoot, m.reason)
 		}
 	}
 	for name, edit := range map[string]func(op *operation.Operation){
@@ -81,8 +81,11 @@ func TestACallThatShowedOrWasFollowedCountsNoMore(t *testing.T) {
 		},
 	} {
 		f := movedFixture().rolling()
-		f.op(1, operation.Failed, func(op *operation.Operation) { op.Before.Moved = f.rec.Operations[0].Before.Moved; edit(op) })
-		if m := newWorld(f.spec, f.rec, f.obs, f.now, f.t).find("db-1"); m.moved.To == "" {
+		f.op(1, operation.Failed, func(op *operation.Operation) {
+			op.Before.PendingBoot = f.rec.Operations[0].Before.PendingBoot
+			edit(op)
+		})
+		if m := newWorld(f.spec, f.rec, f.obs, f.now, f.t).find("db-1"); m.pendingBoot.To == "" {
 			t.Errorf("a step %s says what became of the Slot", name)
 		}
 	}
@@ -101,8 +104,8 @@ func TestAStepThatEndsBetweenItsPartsLeavesItsSlotOnItsWay(t *testing.T) {
 		})
 		return newWorld(f.spec, f.rec, f.obs, f.now, f.t).find("db-1")
 	}
-	if m := between(func(*fixture, *operation.Operation) {}); m.moved.To == "" || m.ready {
-		t.Errorf("moved to %+v, ready: %t", m.moved, m.ready)
+	if m := between(func(*fixture, *operation.Operation) {}); m.pendingBoot.To == "" || m.ready {
+		t.Errorf("moved to %+v, ready: %t", m.pendingBoot, m.ready)
 	}
 	for name, edit := range map[string]func(f *fixture, op *operation.Operation){
 		"no part had an effect": func(_ *fixture, op *operation.Operation) { op.Call.Applied = nil },
@@ -113,8 +116,8 @@ func TestAStepThatEndsBetweenItsPartsLeavesItsSlotOnItsWay(t *testing.T) {
 			f.obs.Slots[1].Admission.BootID, f.obs.Slots[1].Report.BootID = "boot-new", "boot-new"
 		},
 	} {
-		if m := between(edit); m.moved.To != "" {
-			t.Errorf("%s: moved to %+v", name, m.moved)
+		if m := between(edit); m.pendingBoot.To != "" {
+			t.Errorf("%s: moved to %+v", name, m.pendingBoot)
 		}
 	}
 }

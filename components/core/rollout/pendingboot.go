@@ -12,16 +12,16 @@ func endsBetweenParts(op *operation.Operation) bool {
 	return op.EndedHalfDone() && op.Call.InVain()
 }
 
-// findMoved returns the Revision that a call gave to the CVM of m, if that call must still end the admitted Boot. A
+// findPendingBoot returns the Revision that a call gave to the CVM of m, if that call must still end the admitted Boot. A
 // later call with a possible effect decides instead. A Boot that still reports when the effect must have shown was not
 // affected.
-func (w *world) findMoved(m *member, boot string) (found operation.Moved) {
+func (w *world) findPendingBoot(m *member, boot string) (found operation.PendingBoot) {
 	r := m.seen.Report
-	for _, op := range m.movers {
-		moved, shows := op.Before.Moved, op.Before.Moved.At.Add(w.t.Settle)
+	for _, op := range m.pendingBoots {
+		moved, shows := op.Before.PendingBoot, op.Before.PendingBoot.At.Add(w.t.Settle)
 		if endsBetweenParts(op) {
 			// The earlier part had shown when the refused part was called.
-			moved, shows = operation.Moved{To: op.To, BootID: op.Before.BootID, At: op.Call.IssuedAt}, op.Call.IssuedAt
+			moved, shows = operation.PendingBoot{To: op.To, BootID: op.Before.BootID, At: op.Call.IssuedAt}, op.Call.IssuedAt
 		}
 		if moved.BootID != boot {
 			continue
@@ -29,17 +29,17 @@ func (w *world) findMoved(m *member, boot string) (found operation.Moved) {
 		found = moved
 		lives := r != nil && r.BootID == boot && !r.ReceivedAt.Before(shows)
 		if decides := op.Phase.Ended() && op.Call.Part != "" && !op.Call.InVain(); decides || lives {
-			found = operation.Moved{}
+			found = operation.PendingBoot{}
 		}
 	}
 	return found
 }
 
-// movedBefore returns the Revision that the CVM of m received before its next To, while no Boot shows it.
-func (m *member) movedBefore() operation.Moved {
+// pendingBootBefore returns the Revision that the CVM of m received before its next To, while no Boot shows it.
+func (m *member) pendingBootBefore() operation.PendingBoot {
 	op, a := m.open, m.seen.Admission
 	if op != nil && op.Call.Part != "" && !op.Way.BootStays() && a != nil && a.BootID == op.Before.BootID {
-		return operation.Moved{To: op.To, BootID: a.BootID, At: op.Call.IssuedAt}
+		return operation.PendingBoot{To: op.To, BootID: a.BootID, At: op.Call.IssuedAt}
 	}
-	return m.moved
+	return m.pendingBoot
 }
