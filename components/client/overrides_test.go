@@ -10,7 +10,7 @@ import (
 )
 
 // Other tests depend on this: the fake holds the drain of a protected slot, as the leader does
-// (TestR139_WhatIsProtectedIsRepairedThoughItIsToBeDrained).
+// (TestR139_AProtectedMemberIsRepairedDespiteADrain).
 func TestTheFakeDrainsNoProtectedSlot(t *testing.T) {
 	s := clienttest.New(t)
 	s.OverridesNow = true

@@ -161,8 +161,8 @@ func TestAnAddressThatSomethingNamesIsNotGiven(t *testing.T) {
 	}
 }
 
-// TestAroundRefusesWhatNoBlockGives: an address that a Boot claims.
-func TestAroundRefusesWhatNoBlockGives(t *testing.T) {
+// TestAroundRefusesAnAddressOutsideAnyBlock: a Boot may claim an address outside any block.
+func TestAroundRefusesAnAddressOutsideAnyBlock(t *testing.T) {
 	for _, c := range []struct {
 		addr    string
 		ordinal int

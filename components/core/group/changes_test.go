@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestChangesNameTheFieldAndWhatItCosts(t *testing.T) {
+func TestChangesNameTheFieldAndItsCost(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		edit func(*Spec)

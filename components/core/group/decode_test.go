@@ -13,7 +13,7 @@ import (
 	"cadre.dev/core/strictjson/strictjsontest"
 )
 
-func TestDecodeReadsWhatMarshalWrites(t *testing.T) {
+func TestDecodeReadsTheOutputOfMarshal(t *testing.T) {
 	want := goodSpec()
 	text, err := json.Marshal(want)
 	if err != nil {

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestAnEditOfWhatPatroniReadsOnceIsWarnedOf: Patroni 4.1.5 reads bootstrap.dcs when it founds the cluster, and
-// says nothing about a later edit.
-func TestAnEditOfWhatPatroniReadsOnceIsWarnedOf(t *testing.T) {
+// TestAnEditOfBootstrapDCSGetsAWarning: Patroni 4.1.5 reads bootstrap.dcs when it founds the cluster, and says nothing
+// about a later edit.
+func TestAnEditOfBootstrapDCSGetsAWarning(t *testing.T) {
 	text, err := os.ReadFile("../../../clusters/postgres/compose/postgres.yaml")
 	if err != nil {
 		t.Fatal(err)

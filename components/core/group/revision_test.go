@@ -42,9 +42,9 @@ func TestR3_RevisionIsTheContent(t *testing.T) {
 	}
 }
 
-// TestHK03_TheRevisionCoversWhatAgentsDo: rollouts and approvals cover every call, command and
-// check that a spec gives to an agent.
-func TestHK03_TheRevisionCoversWhatAgentsDo(t *testing.T) {
+// TestHK03_TheRevisionCoversTheActionsOfAgents: rollouts and approvals cover every call, command and check that a spec
+// gives to an agent.
+func TestHK03_TheRevisionCoversTheActionsOfAgents(t *testing.T) {
 	seen := map[string]string{goodSpec().Revision(): "nothing"}
 	for name, change := range map[string]func(*Spec){
 		"the driver":          func(s *Spec) { s.Workload = Workload{Kind: WorkloadEtcd} },
@@ -132,7 +132,7 @@ func TestSlotNames(t *testing.T) {
 	}
 }
 
-func TestAgentConfigCarriesWhatAgentsActOn(t *testing.T) {
+func TestAgentConfigCarriesTheInputsOfAgents(t *testing.T) {
 	s := goodSpec()
 	c := s.AgentConfig("postgres-1", "rev")
 	if c.Group != "postgres" || c.Slot != "postgres-1" || c.Revision != "rev" || len(c.Members) != 3 || c.Members[2] != "postgres-2" ||
@@ -141,7 +141,7 @@ func TestAgentConfigCarriesWhatAgentsActOn(t *testing.T) {
 	}
 }
 
-func TestATT25_ContentIsWhatIsMeasured(t *testing.T) {
+func TestATT25_ContentIsTheMeasuredPartOfATemplate(t *testing.T) {
 	a := Template{Compose: "services: {}\n", OSImage: "dstack-0.5.7", InstanceType: "tdx.small"}
 	same, text, image := a, a, a
 	same.Env, same.InstanceType, same.DiskGB = map[string]string{"A": "b"}, "tdx.large", 9

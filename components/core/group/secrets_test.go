@@ -150,7 +150,7 @@ func TestOPS07_PlainValuesAreLeftAlone(t *testing.T) {
 	}
 }
 
-func TestOPS07_ListOfWhatIsNoSecret(t *testing.T) {
+func TestOPS07_NotSecretListsHarmlessNames(t *testing.T) {
 	s := goodSpec()
 	s.Template.Env = map[string]string{"SESSION_TOKEN": "cookie-name"}
 	s.NotSecret = []string{"SESSION_TOKEN"}

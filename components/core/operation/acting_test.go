@@ -300,7 +300,7 @@ func TestR67_TwoOfANameStartNothing(t *testing.T) {
 	}
 }
 
-func TestR68_DeleteOfWhatIsGoneIsDone(t *testing.T) {
+func TestR68_ADeleteOfAMissingCVMIsDone(t *testing.T) {
 	op, now := to(t, Delete, Drained)
 	f := quiet(now)
 	f.Platform = nil
@@ -331,7 +331,7 @@ func TestR68_ATerminatingCVMIsNotDeletedAgain(t *testing.T) {
 	step(t, op, f, settled, Done)
 }
 
-func TestR69_WhatWasSeenBeforeTheCallProvesNothingAboutIt(t *testing.T) {
+func TestR69_AnObservationBeforeACallProvesNothingAboutTheCall(t *testing.T) {
 	op, now := to(t, Update, Acting)
 	settled := now.Add(time.Minute)
 	f := quiet(settled)

@@ -218,7 +218,7 @@ func TestR92_PauseReturnsToServiceBeforeActingAndFinishesAfter(t *testing.T) {
 	}
 }
 
-func TestR86_DrainedIsNotForEver(t *testing.T) {
+func TestR86_ADrainedMemberMayDrainAgain(t *testing.T) {
 	op, now := to(t, Update, Drained)
 	f := quiet(now)
 	f.Steps = answer(VerbDrain, StepRunning)
@@ -254,9 +254,9 @@ func TestR50_TheSecondLookHoldsTheCallUntilItIsSafe(t *testing.T) {
 	}
 }
 
-// TestR74_WhatThePlatformWouldRefuseIsCalledOffAtOnce: no member stays out of service for an impossible call. A
-// half-done change goes on.
-func TestR74_WhatThePlatformWouldRefuseIsCalledOffAtOnce(t *testing.T) {
+// TestR74_AnImpossibleStepIsCalledOffAtOnce: no member stays out of service for an impossible call. A half-done change
+// goes on.
+func TestR74_AnImpossibleStepIsCalledOffAtOnce(t *testing.T) {
 	for _, phase := range []Phase{Draining, Drained} {
 		op, now := to(t, Update, phase)
 		f := quiet(now)
@@ -282,8 +282,8 @@ func TestR74_WhatThePlatformWouldRefuseIsCalledOffAtOnce(t *testing.T) {
 	}
 }
 
-// TestR74_WhatThePlatformDoesNotTellIsWaitedFor, as long as for a safe state.
-func TestR74_WhatThePlatformDoesNotTellIsWaitedFor(t *testing.T) {
+// TestR74_AStepWaitsForASilentPlatform: a step waits for the platform's answer as long as it waits for a safe state.
+func TestR74_AStepWaitsForASilentPlatform(t *testing.T) {
 	unmet := func(at time.Time) Facts {
 		f := quiet(at)
 		f.Safe, f.Unmet = false, true

@@ -77,9 +77,9 @@ func TestAnOrderTellsHowLongItMayTake(t *testing.T) {
 	}
 }
 
-// TestR92_WhatWasAskedForAndCalledOffSaysHowToAskAgain: the Operation answers its request. Only its reason says why it
-// was called off and how to repeat the request.
-func TestR92_WhatWasAskedForAndCalledOffSaysHowToAskAgain(t *testing.T) {
+// TestR92_ACalledOffRequestSaysHowToRepeatIt: the Operation answers its request. Only its reason says why it was called
+// off and how to repeat the request.
+func TestR92_ACalledOffRequestSaysHowToRepeatIt(t *testing.T) {
 	frozen := "called off before acting: frozen by an operator (ann): we look into it"
 	for name, c := range map[string]struct {
 		with func(op *Operation)

@@ -2,9 +2,9 @@ package operation
 
 import "testing"
 
-// TestACallAsksForWhatChangesAlone: a call does not request a disk that is already large enough, or an unchanged type.
-// A call of another part requests no shape.
-func TestACallAsksForWhatChangesAlone(t *testing.T) {
+// TestACallRequestsOnlyItsChanges: a call does not request a disk that is already large enough, or an unchanged type. A
+// call of another part requests no shape.
+func TestACallRequestsOnlyItsChanges(t *testing.T) {
 	wanted := Shape{InstanceType: "tdx.large", DiskGB: 40, OSImage: "dstack-0.5.8"}
 	seen := func(s Shape) *PlatformView { return &PlatformView{Shape: s} }
 	for name, c := range map[string]struct {

@@ -80,9 +80,9 @@ func TestR139_ADrainedMemberGivesLeadershipAway(t *testing.T) {
 	}
 }
 
-// TestR139_WhatCouldNotBeDrainedIsNotDrained: a failed drain stays recorded as failed at the next evaluation. Its
+// TestR139_ASlotWhoseDrainFailedIsNotDrained: a failed drain stays recorded as failed at the next evaluation. Its
 // reason stays until a drain succeeds or another drain is ordered, under any leader, and with or without reports.
-func TestR139_WhatCouldNotBeDrainedIsNotDrained(t *testing.T) {
+func TestR139_ASlotWhoseDrainFailedIsNotDrained(t *testing.T) {
 	at := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	f := operation.Facts{Term: 1, PlatformKnown: true, Safe: true, Admission: &operation.AdmissionView{BootID: "b2", InstanceID: "i1"},
 		Limits: operation.Limits{Drain: time.Minute}}
@@ -123,8 +123,9 @@ func TestR139_WhatCouldNotBeDrainedIsNotDrained(t *testing.T) {
 	}
 }
 
-// TestR139_WhatADrainedSlotSays: the reason of a drained Slot, and the drain in its record.
-func TestR139_WhatADrainedSlotSays(t *testing.T) {
+// TestR139_ADrainedSlotNamesItsReasonAndDrain: the Operation of a drained Slot has the reason, the time at which
+// the Slot went out of service, and the hand-over of its leadership.
+func TestR139_ADrainedSlotNamesItsReasonAndDrain(t *testing.T) {
 	at := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	f := operation.Facts{Term: 1, PlatformKnown: true, Safe: true, Admission: &operation.AdmissionView{BootID: "b1", InstanceID: "i1"},
 		Limits: operation.Limits{Drain: time.Minute}}
@@ -153,9 +154,9 @@ func TestR139_WhatADrainedSlotSays(t *testing.T) {
 	}
 }
 
-// TestR139_WhoWasSilentIsDrainedWhenItServes: a Slot was silent when it was taken out of service. It is drained once
-// it serves, as leader or as follower.
-func TestR139_WhoWasSilentIsDrainedWhenItServes(t *testing.T) {
+// TestR139_ASilentSlotIsDrainedWhenItServes: a Slot was silent when the Operation took the Slot out of service. The
+// Slot is drained once it serves, as leader or as follower.
+func TestR139_ASilentSlotIsDrainedWhenItServes(t *testing.T) {
 	at := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	f := operation.Facts{Term: 1, PlatformKnown: true, Safe: true, Admission: &operation.AdmissionView{BootID: "b1", InstanceID: "i1"},
 		Limits: operation.Limits{Drain: time.Minute}}

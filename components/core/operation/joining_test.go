@@ -197,9 +197,9 @@ func TestR80_ResultsOfPostLaunch(t *testing.T) {
 	}
 }
 
-// TestR131_WhatThePlatformMustShow: an available Boot proves only its Revision. The platform must show the size and
-// image of its CVM.
-func TestR131_WhatThePlatformMustShow(t *testing.T) {
+// TestR131_ThePlatformMustShowSizeAndImage: an available Boot proves only its Revision. The platform must show the size
+// and image of its CVM.
+func TestR131_ThePlatformMustShowSizeAndImage(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*Facts)
 		want string // of the reason; "": it settles
@@ -232,8 +232,9 @@ func TestR131_WhatThePlatformMustShow(t *testing.T) {
 	step(t, op, f, now, Settling)
 }
 
-// TestR87_WhatBootingRecords: the new CVM, and the time at which the platform first reported that it runs.
-func TestR87_WhatBootingRecords(t *testing.T) {
+// TestR87_ABootingStepRecordsItsCVMAndItsStart: the step records the new CVM, and the time at which the platform first
+// reported that the CVM runs.
+func TestR87_ABootingStepRecordsItsCVMAndItsStart(t *testing.T) {
 	for _, kind := range []Kind{Create, Update} {
 		op, now := to(t, kind, Booting)
 		op.CVM.VMUUID, op.CVM.InstanceID = "", ""
@@ -275,8 +276,9 @@ func TestR8_AFallBackSaysWhy(t *testing.T) {
 	step(t, op, f, now, Booting)
 }
 
-// TestR89_ABootErrorOfWhoServes belongs to an earlier boot, and a step whose quorum depends on others is done.
-func TestR89_ABootErrorOfWhoServes(t *testing.T) {
+// TestR89_ABootErrorOfAServingMemberIsOld: the boot error belongs to an earlier boot. A step whose quorum depends on
+// other members is done.
+func TestR89_ABootErrorOfAServingMemberIsOld(t *testing.T) {
 	op, now := to(t, Update, Joining)
 	f := available(now, now)
 	f.Platform.BootError = "no such image"

@@ -42,8 +42,9 @@ func TestR46_ADiskGoesAfterItsVote(t *testing.T) {
 	}
 }
 
-// TestR43_NobodyLeavesAnUnknownSet: the step waits while the set is unknown, and is called off if it had no effect.
-func TestR43_NobodyLeavesAnUnknownSet(t *testing.T) {
+// TestR43_AMemberDoesNotLeaveAnUnknownSet: the step waits while the set is unknown, and is called off if it had no
+// effect.
+func TestR43_AMemberDoesNotLeaveAnUnknownSet(t *testing.T) {
 	op, effects := Advance(leavingOp(Delete), leavingFacts(SetUnknown, true), leavingAt)
 	if len(effects) != 0 || op.Set.Leaves || op.Phase != Drained {
 		t.Fatalf("%s, leaves %t, %d effects", op.Phase, op.Set.Leaves, len(effects))
@@ -53,9 +54,9 @@ func TestR43_NobodyLeavesAnUnknownSet(t *testing.T) {
 	}
 }
 
-// TestR46_WhoComesBackByItselfLeavesWhenItIsGone: a member that would return automatically leaves once its CVM is
-// gone.
-func TestR46_WhoComesBackByItselfLeavesWhenItIsGone(t *testing.T) {
+// TestR46_AMemberThatReturnsAutomaticallyLeavesAfterItsCVM: a member that would return automatically leaves once its
+// CVM is gone.
+func TestR46_AMemberThatReturnsAutomaticallyLeavesAfterItsCVM(t *testing.T) {
 	op, effects := Advance(leavingOp(Delete), leavingFacts(SetListed, false), leavingAt)
 	if len(effects) != 1 || op.Phase != Acting || op.Set.Leaves {
 		t.Fatalf("%s, leaves %t, %d effects", op.Phase, op.Set.Leaves, len(effects))
@@ -95,9 +96,9 @@ func TestR49_NothingIsMadeWhileTheSetKnowsTheLastOne(t *testing.T) {
 	}
 }
 
-// TestR128_WhoIsGoneIsNotWaitedForToDrain: the platform's listing lacked the CVM when its replacement was decided, and
-// the agent's last report was still fresh. No agent answers the drain.
-func TestR128_WhoIsGoneIsNotWaitedForToDrain(t *testing.T) {
+// TestR128_AMissingMemberNeedsNoDrain: the platform's listing lacked the CVM when its replacement was decided, and the
+// agent's last report was still fresh. No agent answers the drain.
+func TestR128_AMissingMemberNeedsNoDrain(t *testing.T) {
 	op := leavingOp(Replace)
 	op.CVM.VMUUID, op.CVM.InstanceID, op.Phase = "", "", Draining
 	f := leavingFacts(SetAbsent, true)
@@ -110,9 +111,9 @@ func TestR128_WhoIsGoneIsNotWaitedForToDrain(t *testing.T) {
 	}
 }
 
-// TestR48_WhoLeavesIsAnIncarnation: the step records the leaving member's id with the leave, and keeps that id until
+// TestR48_ALeaveNamesAnIncarnation: the step records the leaving member's id with the leave, and keeps that id until
 // the step ends.
-func TestR48_WhoLeavesIsAnIncarnation(t *testing.T) {
+func TestR48_ALeaveNamesAnIncarnation(t *testing.T) {
 	f := leavingFacts(SetListed, true)
 	f.Member = "a1"
 	op, _ := Advance(leavingOp(Delete), f, leavingAt)
@@ -142,9 +143,9 @@ func TestR48_WhoLeavesIsAnIncarnation(t *testing.T) {
 	}
 }
 
-// TestR49_WhoWasToldToLeaveIsNotCalledOffByADrain: a member was ordered to leave and took up duties again. It may be
-// out of the set while it drains again, so no outcome of that drain calls the step off.
-func TestR49_WhoWasToldToLeaveIsNotCalledOffByADrain(t *testing.T) {
+// TestR49_ADrainDoesNotCallOffAnOrderedLeave: a member was ordered to leave and took up duties again. It may be out of
+// the set while it drains again, so no outcome of that drain calls the step off.
+func TestR49_ADrainDoesNotCallOffAnOrderedLeave(t *testing.T) {
 	told, _ := Advance(leavingOp(Replace), leavingFacts(SetListed, true), leavingAt)
 	listed := leavingFacts(SetListed, true)
 	listed.Limits.Healthy = time.Hour
@@ -181,9 +182,9 @@ func TestR49_WhoWasToldToLeaveIsNotCalledOffByADrain(t *testing.T) {
 	}
 }
 
-// TestR49_WhoIsOutIsNotGivenUp: a member out of its set never serves again in its state. A hold or a refusal does not
-// end its step. If the set lists the member again, the step gets the whole time again.
-func TestR49_WhoIsOutIsNotGivenUp(t *testing.T) {
+// TestR49_AStepOfARemovedMemberIsNotGivenUp: a member out of its set never serves again in its state. A hold or a
+// refusal does not end its step. If the set lists the member again, the step gets the whole time again.
+func TestR49_AStepOfARemovedMemberIsNotGivenUp(t *testing.T) {
 	hour := leavingAt.Add(time.Hour)
 	for _, k := range []Kind{Delete, Replace} {
 		told, _ := Advance(leavingOp(k), leavingFacts(SetListed, true), leavingAt)

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// TestNoCreationBesideACVMThatIsThere: a CVM may appear after the decision, as a late effect of an earlier call or by
-// an outside change. The step never makes a second CVM then (R67).
-func TestNoCreationBesideACVMThatIsThere(t *testing.T) {
+// TestAnExistingCVMPreventsACreation: a CVM may appear after the decision, as a late effect of an earlier call or by an
+// outside change. The step never makes a second CVM then (R67).
+func TestAnExistingCVMPreventsACreation(t *testing.T) {
 	for _, kind := range []Kind{Create, Replace} {
 		op, now := begun(Create), start
 		op.Kind = kind
@@ -68,9 +68,9 @@ func TestNothingHappenedIfAnOperatorSaysSo(t *testing.T) {
 	}
 }
 
-// TestHalfAChangeLeavesNobodyDrained: the member came up after the first of two changes and was drained again. The
+// TestHalfAChangeLeavesNoMemberDrained: the member came up after the first of two changes and was drained again. The
 // step ends there, and the member serves.
-func TestHalfAChangeLeavesNobodyDrained(t *testing.T) {
+func TestHalfAChangeLeavesNoMemberDrained(t *testing.T) {
 	op, now := to(t, Update, Drained)
 	op.Call.Applied, op.Call.Part, op.Times.HealthyBy = []Part{PartResources}, PartResources, now.Add(time.Minute)
 	f := quiet(now.Add(time.Minute))

@@ -65,8 +65,9 @@ func TestR82_WhichOrderStands(t *testing.T) {
 	}
 }
 
-// TestR82_WhatAsksNothingLeavesTheOrderBeforeItStanding, unless the Operation ended or drained a Boot.
-func TestR82_WhatAsksNothingLeavesTheOrderBeforeItStanding(t *testing.T) {
+// TestR82_AnOperationThatAsksNothingKeepsTheEarlierOrder: the earlier order stands, unless the Operation ended or
+// drained a Boot.
+func TestR82_AnOperationThatAsksNothingKeepsTheEarlierOrder(t *testing.T) {
 	for name, c := range map[string]struct {
 		op   Operation
 		want bool
@@ -85,8 +86,9 @@ func TestR82_WhatAsksNothingLeavesTheOrderBeforeItStanding(t *testing.T) {
 	}
 }
 
-// TestWhoIsOutOfService: no client is routed to a member from its drain until its next Boot is due.
-func TestWhoIsOutOfService(t *testing.T) {
+// TestADrainedMemberIsOutOfServiceUntilItsBoot: no client is routed to a member from its drain until its next Boot is
+// due.
+func TestADrainedMemberIsOutOfServiceUntilItsBoot(t *testing.T) {
 	out := map[Phase]bool{Draining: true, Drained: true, Acting: true}
 	for _, p := range []Phase{"", Draining, Drained, Acting, Booting, Joining, Settling, Done, Aborted, Failed} {
 		if got := (Operation{Phase: p}).OutOfService(); got != out[p] {
@@ -101,8 +103,9 @@ func TestWhoIsOutOfService(t *testing.T) {
 	}
 }
 
-// TestWhatTellsMoreThanItsRollout is kept under a later rollout.
-func TestWhatTellsMoreThanItsRollout(t *testing.T) {
+// TestSomeOperationsOutliveTheirRollout: a later rollout keeps an Operation that matters to its Slot after the
+// Operation's own rollout.
+func TestSomeOperationsOutliveTheirRollout(t *testing.T) {
 	for name, op := range map[string]Operation{
 		"began with a moved CVM": {Phase: Done, Before: Before{PendingBoot: PendingBoot{To: "r1"}}},
 		"healed":                 {Phase: Failed, Actor: ActorHealing}, "drained": {Phase: Done, Kind: Drain},
@@ -117,8 +120,8 @@ func TestWhatTellsMoreThanItsRollout(t *testing.T) {
 	}
 }
 
-// TestWhatCameToNothing: the Slot keeps its old assignment if its CVM received no change.
-func TestWhatCameToNothing(t *testing.T) {
+// TestOperationsWithoutEffectKeepTheOldAssignment: the Slot keeps its old assignment if its CVM received no change.
+func TestOperationsWithoutEffectKeepTheOldAssignment(t *testing.T) {
 	for name, c := range map[string]struct {
 		op           Operation
 		nothing, old bool
@@ -162,9 +165,9 @@ func TestWhatCameToNothing(t *testing.T) {
 	}
 }
 
-// TestR5_WhatABootProvedMeanwhileStaysAssigned: the step is called off because its member arrived automatically. The
+// TestR5_ARevisionThatABootProvedStaysAssigned: the step is called off because its member arrived automatically. The
 // old Boot proves nothing: its CVM may have received another Revision since.
-func TestR5_WhatABootProvedMeanwhileStaysAssigned(t *testing.T) {
+func TestR5_ARevisionThatABootProvedStaysAssigned(t *testing.T) {
 	for boot, want := range map[string]string{"boot-new": "B", "boot-old": "A"} {
 		op, now := to(t, Update, Drained)
 		f := quiet(now)
@@ -177,8 +180,8 @@ func TestR5_WhatABootProvedMeanwhileStaysAssigned(t *testing.T) {
 	}
 }
 
-// TestR90_WhatAStepProvedIsKeptWithItsEnd: the step was available for min_ready, and not merely done.
-func TestR90_WhatAStepProvedIsKeptWithItsEnd(t *testing.T) {
+// TestR90_AStepsProofIsKeptWithItsEnd: the step was available for min_ready, and not merely done.
+func TestR90_AStepsProofIsKeptWithItsEnd(t *testing.T) {
 	settled := func(kind Kind) (before, after Operation) {
 		before, now := to(t, kind, Settling)
 		now = now.Add(limits.MinReady)
@@ -274,9 +277,9 @@ func TestR115_WhichRestartsCostADisk(t *testing.T) {
 	}
 }
 
-// TestR118_AnotherRevisionBeginsTheCountAnew: the count restarts once the Revision is reached. An update that leaves
-// the workload's Revision, or changes only the Slot's own env, keeps the count.
-func TestR118_AnotherRevisionBeginsTheCountAnew(t *testing.T) {
+// TestR118_AnotherRevisionRestartsTheCount: the count restarts once the Revision is reached. An update that leaves the
+// workload's Revision, or changes only the Slot's own env, keeps the count.
+func TestR118_AnotherRevisionRestartsTheCount(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(op *Operation)
 		kept bool

@@ -100,8 +100,8 @@ func TestR66_AChangeOfShapeIsReadBack(t *testing.T) {
 	}
 }
 
-// TestTheWedgeEndsByItself: two listings lack the CVM, or show another CVM. No awaited event can come then.
-func TestTheWedgeEndsByItself(t *testing.T) {
+// TestAWedgedStepFailsAfterTwoListings: two listings lack the CVM, or show another CVM. No awaited event can come then.
+func TestAWedgedStepFailsAfterTwoListings(t *testing.T) {
 	for _, phase := range []Phase{Acting, Booting, Joining, Settling} {
 		for name, edit := range map[string]func(*Facts){
 			"vanished": func(f *Facts) { f.Platform, f.ReadySince = nil, time.Time{} },
@@ -210,9 +210,9 @@ func TestMayCallIsTheLastLook(t *testing.T) {
 	}
 }
 
-// TestR86_WhoLeadsAgainBetweenTwoPartsHandsOverOnceMore: the Boot that came with the first part gets one drain order
-// of its own, if a successor exists.
-func TestR86_WhoLeadsAgainBetweenTwoPartsHandsOverOnceMore(t *testing.T) {
+// TestR86_AMemberThatLeadsBetweenTwoPartsHandsOverAgain: the Boot that came with the first part gets one drain order of
+// its own, if a successor exists.
+func TestR86_AMemberThatLeadsBetweenTwoPartsHandsOverAgain(t *testing.T) {
 	op, now := to(t, Update, Drained)
 	op.Call.Applied, op.Call.Part, op.Times.HealthyBy, op.Before.BootID = []Part{PartResources}, PartResources, now.Add(time.Minute), "boot-1"
 	f := quiet(now)
@@ -272,9 +272,9 @@ func TestR86_AHandOverBetweenTwoPartsThatCameToNothingIsAskedForAgain(t *testing
 	}
 }
 
-// TestR86_WhatWasOnlyNotedLeadsOn: the first part did not end the old Boot. The old Boot leads again before the second
-// part is called, or repeated.
-func TestR86_WhatWasOnlyNotedLeadsOn(t *testing.T) {
+// TestR86_ALeaderAfterANotedPartDrainsAgain: the first part did not end the old Boot. The old Boot leads again before
+// the second part is called, or repeated.
+func TestR86_ALeaderAfterANotedPartDrainsAgain(t *testing.T) {
 	op, now := to(t, Update, Drained)
 	f := quiet(now)
 	op.Call.Applied, op.Call.Part, op.Times.HealthyBy, op.Before.BootID = []Part{PartResources}, PartResources, now.Add(time.Hour), "boot-1"
@@ -331,7 +331,7 @@ func TestAReplacedCVMIsNotGoneByOneListing(t *testing.T) {
 	}
 }
 
-func TestAReplaceRemovesWhatIsThereAndThenMakes(t *testing.T) {
+func TestAReplaceRemovesTheOldCVMFirst(t *testing.T) {
 	op, now := begun(Replace, skipped), start
 	op.CVM.Incarnation = 1
 	f := quiet(now)
@@ -425,9 +425,9 @@ func TestALeaderWhoseClockIsBehindDoesNotWaitForTheOtherOne(t *testing.T) {
 	}
 }
 
-// TestR143_EnvIsGivenBesideAnotherShape: no platform shows env. New env values get a call of their own, in addition to
-// the calls for the shape.
-func TestR143_EnvIsGivenBesideAnotherShape(t *testing.T) {
+// TestR143_EnvIsGivenInAdditionToAnotherShape: no platform shows env. New env values get a call of their own, in
+// addition to the calls for the shape.
+func TestR143_EnvIsGivenInAdditionToAnotherShape(t *testing.T) {
 	op, now := to(t, Update, Drained)
 	for what, edit := range map[string]func(*Facts){
 		"the template has another env":         func(f *Facts) { f.EnvDiffers = true },

@@ -73,8 +73,8 @@ func TestR68_ADeleteWhoseCVMIsGoneBeforeItsAnswer(t *testing.T) {
 	}
 }
 
-// TestR11_WhatIsNotSeenDoesNotSettle: the clock alone completes no step while the CVM is unseen.
-func TestR11_WhatIsNotSeenDoesNotSettle(t *testing.T) {
+// TestR11_AnUnseenCVMDoesNotSettle: the clock alone completes no step while the CVM is unseen.
+func TestR11_AnUnseenCVMDoesNotSettle(t *testing.T) {
 	op, now := to(t, Update, Joining)
 	op, _ = step(t, op, available(now, now), now, Settling)
 	full := op.Seen.AvailableSince.Add(limits.MinReady)
@@ -84,9 +84,9 @@ func TestR11_WhatIsNotSeenDoesNotSettle(t *testing.T) {
 	step(t, op, available(full, op.Seen.AvailableSince), full, Done)
 }
 
-// TestOnlyWhatIsSeenToBeGoneMakesWay: two failed listings say nothing about the CVM that a Replace deletes. An Update
+// TestOnlyACVMSeenMissingMakesWay: two failed listings say nothing about the CVM that a Replace deletes. An Update
 // keeps its named CVM even if another CVM appears.
-func TestOnlyWhatIsSeenToBeGoneMakesWay(t *testing.T) {
+func TestOnlyACVMSeenMissingMakesWay(t *testing.T) {
 	for kind, edit := range map[Kind]func(*Facts){
 		Replace: func(f *Facts) { f.PlatformKnown = false },
 		Update:  func(*Facts) {},
@@ -117,8 +117,8 @@ func TestOnlyWhatIsSeenToBeGoneMakesWay(t *testing.T) {
 	}
 }
 
-// TestWhatWasNeverAwayHasNoTimeAway: an outage ends only if it was begun.
-func TestWhatWasNeverAwayHasNoTimeAway(t *testing.T) {
+// TestAMemberThatWasNeverAwayHasNoOutage: an outage ends only if it was begun.
+func TestAMemberThatWasNeverAwayHasNoOutage(t *testing.T) {
 	for phase, away := range map[Phase]bool{Drained: false, Draining: true} {
 		op, now := to(t, Update, phase)
 		f := quiet(now)
@@ -198,8 +198,8 @@ func TestR143_ABootProvesNoEnv(t *testing.T) {
 	}
 }
 
-// TestR115_WhoSpeaksIsNotForced: the platform asks a guest whose agent reported since the step was recorded.
-func TestR115_WhoSpeaksIsNotForced(t *testing.T) {
+// TestR115_AReportingGuestIsNotForced: the platform asks a guest whose agent reported since the step was recorded.
+func TestR115_AReportingGuestIsNotForced(t *testing.T) {
 	op, now := to(t, Restart, Acting)
 	op.Way.Mode = ModeForce
 	f := quiet(now)
@@ -213,9 +213,9 @@ func TestR115_WhoSpeaksIsNotForced(t *testing.T) {
 	}
 }
 
-// TestR66_WhatIsCalledOffAfterItWasReadBackToldItsCVMNothing: the record says that the call had no effect. A later
-// step then judges the CVM by the call before.
-func TestR66_WhatIsCalledOffAfterItWasReadBackToldItsCVMNothing(t *testing.T) {
+// TestR66_AStepCalledOffAfterReadingBackChangedNothing: the record says that the call had no effect. A later step then
+// judges the CVM by the call before.
+func TestR66_AStepCalledOffAfterReadingBackChangedNothing(t *testing.T) {
 	op, now := to(t, Update, Acting)
 	f := quiet(now)
 	f.Unwanted = "the spec moved on"
@@ -241,9 +241,9 @@ func TestR66_WhatIsCalledOffAfterItWasReadBackToldItsCVMNothing(t *testing.T) {
 	}
 }
 
-// TestR66_WhatWaitsHalfDoneKnowsThatItsCallHadNoEffect, so no Slot waits for the call's outcome. A late effect is
-// accepted anyway, and the call is repeated as soon as that is safe.
-func TestR66_WhatWaitsHalfDoneKnowsThatItsCallHadNoEffect(t *testing.T) {
+// TestR66_AHalfDoneStepRecordsACallWithoutEffect: no Slot then waits for the call's outcome. A late effect is accepted
+// anyway, and the call is repeated as soon as that is safe.
+func TestR66_AHalfDoneStepRecordsACallWithoutEffect(t *testing.T) {
 	op, now := to(t, Update, Acting)
 	op.Call.Applied, op.Times.HealthyBy = []Part{PartResources}, now.Add(time.Hour)
 	f := quiet(now)
@@ -284,9 +284,9 @@ func TestR66_WhatWaitsHalfDoneKnowsThatItsCallHadNoEffect(t *testing.T) {
 	}
 }
 
-// TestR66_WhatIsDownAsItWasIsAskedForOnceMore: a stopped CVM shows a call only by a new hash, and a repeated call is
+// TestR66_ACallOnAStillStoppedCVMIsRepeated: a stopped CVM shows a call only by a new hash, and a repeated call is
 // harmless. The repetitions end if the platform stays silent.
-func TestR66_WhatIsDownAsItWasIsAskedForOnceMore(t *testing.T) {
+func TestR66_ACallOnAStillStoppedCVMIsRepeated(t *testing.T) {
 	for _, kind := range []Kind{Update, Restart} {
 		op, now := to(t, kind, Acting)
 		op.Call.HashBefore, op.Before.Stopped = op.Call.HashWanted, true

@@ -35,9 +35,9 @@ func TestARefreshIsNoBoot(t *testing.T) {
 	}
 }
 
-// TestARefreshNeedsWhatItIsToProve: the refresh waits for the wanted hash, and is planned again when no Boot could
-// prove that hash.
-func TestARefreshNeedsWhatItIsToProve(t *testing.T) {
+// TestARefreshWaitsForTheHashThatItProves: the refresh waits for the wanted hash, and is planned again when no Boot
+// could prove that hash.
+func TestARefreshWaitsForTheHashThatItProves(t *testing.T) {
 	op, now := refreshing()
 	f := quiet(now)
 	f.WantedHash = ""

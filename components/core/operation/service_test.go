@@ -77,9 +77,9 @@ func TestR115_AServiceThatIsNotRestarted(t *testing.T) {
 	step(t, op, f, now, Booting)
 }
 
-// TestR115_WhatAServiceRestartRecords: the Boot that holds the Slot, unless it belongs to another instance, and the
-// first time at which the member went away.
-func TestR115_WhatAServiceRestartRecords(t *testing.T) {
+// TestR115_AServiceRestartRecordsItsBootAndItsOutage: the step records the Boot that holds the Slot, unless the Boot
+// belongs to another instance, and the first time at which the member went away.
+func TestR115_AServiceRestartRecordsItsBootAndItsOutage(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*Operation, *Facts)
 		boot string
@@ -105,8 +105,8 @@ func TestR115_WhatAServiceRestartRecords(t *testing.T) {
 	}
 }
 
-// TestR115_WhatTheAgentSaysOfAService: the step's reason is the agent's message.
-func TestR115_WhatTheAgentSaysOfAService(t *testing.T) {
+// TestR115_TheAgentsMessageAboutAServiceIsTheReason: the step's reason is the agent's message.
+func TestR115_TheAgentsMessageAboutAServiceIsTheReason(t *testing.T) {
 	for said, want := range map[string]string{"": "the agent restarts service db", "waits for its port": "waits for its port"} {
 		op, now := serviceOp(t, Booting)
 		f := quiet(now)

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// TestR89_WhatCannotComeBackFailsAlsoWhileItSettles: the step fails as soon as its CVM is certainly gone, or the
+// TestR89_AMemberThatCannotReturnFailsWhileItSettles: the step fails as soon as its CVM is certainly gone, or the
 // platform reports that the next boot cannot work.
-func TestR89_WhatCannotComeBackFailsAlsoWhileItSettles(t *testing.T) {
+func TestR89_AMemberThatCannotReturnFailsWhileItSettles(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(f *Facts)
 		want Phase

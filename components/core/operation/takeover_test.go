@@ -27,9 +27,9 @@ func TestR62_ACallOfTheLastLeaderIsWaitedOut(t *testing.T) {
 	}
 }
 
-// TestWhatCountsForARollout: open Operations, the rollout's own Operations, and Operations that matter to their Slot
-// under any rollout.
-func TestWhatCountsForARollout(t *testing.T) {
+// TestOpenAndOwnOperationsCountForARollout: these are open Operations, the rollout's own Operations, and Operations
+// that matter to their Slot under any rollout.
+func TestOpenAndOwnOperationsCountForARollout(t *testing.T) {
 	for name, c := range map[string]struct {
 		op   Operation
 		want bool

@@ -17,8 +17,9 @@ func undecided(t *testing.T, kind Kind) (Operation, Facts, time.Time) {
 	return op, f, now
 }
 
-// TestR66_TheRecordOfATaskSettlesWhatBecameOfACall at once, also for changes that no listing shows.
-func TestR66_TheRecordOfATaskSettlesWhatBecameOfACall(t *testing.T) {
+// TestR66_TheRecordOfATaskSettlesItsCall: the record settles the outcome at once, also for changes that no listing
+// shows.
+func TestR66_TheRecordOfATaskSettlesItsCall(t *testing.T) {
 	for _, kind := range []Kind{Restart, Update} {
 		op, f, now := undecided(t, kind)
 		f.Task = &Task{Correlation: "op-1"}
@@ -30,8 +31,8 @@ func TestR66_TheRecordOfATaskSettlesWhatBecameOfACall(t *testing.T) {
 	}
 }
 
-// TestR66_WhatThePlatformStillWorksOnIsNotAskedForAgain, even if its effect shows late.
-func TestR66_WhatThePlatformStillWorksOnIsNotAskedForAgain(t *testing.T) {
+// TestR66_ACallInProgressIsNotRepeated: the call is not repeated even if its effect shows late.
+func TestR66_ACallInProgressIsNotRepeated(t *testing.T) {
 	op, f, now := undecided(t, Update)
 	f.Task = &Task{Correlation: "op-1", InProgress: true}
 	late := now.Add(2 * limits.Settle)

@@ -45,7 +45,7 @@ func admissible() exchange {
 
 func (e exchange) appraise() Decision { return Appraise(e.sp, e.ip, e.st, e.c, noon) }
 
-func TestAppraiseAllowsWhatThePolicyNames(t *testing.T) {
+func TestAppraiseAllowsTheRevisionsThatThePolicyNames(t *testing.T) {
 	e := admissible()
 	if d := e.appraise(); !d.Allowed || d.Revision != "new" || d.Code != "" {
 		t.Errorf("decision %+v", d)

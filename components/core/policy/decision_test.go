@@ -265,7 +265,7 @@ func TestTextsOfDecisionsComeBackAsTheyWere(t *testing.T) {
 	}
 }
 
-func TestChecksNameTheOneThatFailed(t *testing.T) {
+func TestChecksNameTheFailedCheck(t *testing.T) {
 	all := Checks("", "", map[CheckName]string{CheckTCB: "UpToDate"})
 	for _, c := range all {
 		if c.Outcome != CheckOK {

@@ -47,7 +47,7 @@ func TestStatusHasTheStateAndItsReason(t *testing.T) {
 	}
 }
 
-func TestExplainSaysWhatIsAllowedAndWhatToDo(t *testing.T) {
+func TestExplainNamesTheAllowedRevisionsAndTheNextCommand(t *testing.T) {
 	e := admissible()
 	e.sp.RequireApproval = true
 	e.sp.Allowed[1].Approved = true
@@ -88,8 +88,8 @@ func TestExplainSaysWhatIsAllowedAndWhatToDo(t *testing.T) {
 	}
 }
 
-// TestExplainSaysWhatToDoAboutABootThatIsNotLetIn: the Boot before it holds the Slot still, and is not in question.
-func TestExplainSaysWhatToDoAboutABootThatIsNotLetIn(t *testing.T) {
+// TestExplainNamesTheRemedyForARefusedBoot: the earlier Boot still holds the Slot, and is not in question.
+func TestExplainNamesTheRemedyForARefusedBoot(t *testing.T) {
 	e := admissible()
 	a := e.admitted()
 	for at, want := range map[time.Time]string{a.AdmittedAt.Add(1): "host updated", a.AdmittedAt: ""} {

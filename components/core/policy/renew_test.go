@@ -71,8 +71,8 @@ func TestATT32_ABootOfTheOldestAllowedRevisionRenews(t *testing.T) {
 	}
 }
 
-// TestATT32_ARecordThatSaysTooLittleNamesWhatIsMissing: the other findings would all be about values that are absent.
-func TestATT32_ARecordThatSaysTooLittleNamesWhatIsMissing(t *testing.T) {
+// TestATT32_AnIncompleteRecordNamesItsMissingFields: the other findings would all be about values that are absent.
+func TestATT32_AnIncompleteRecordNamesItsMissingFields(t *testing.T) {
 	for want, edit := range map[string]func(*Admission){
 		"evidence": func(a *Admission) { a.Claims.ComposeHash = "" },
 		"tcb":      func(a *Admission) { a.Claims.TCB = TCB{} },

@@ -207,9 +207,9 @@ func TestATT05_AnEvaluationFallsOnlyAfterItsDocumentEnded(t *testing.T) {
 	}
 }
 
-// TestOPS12_TheTrustFileBoundsWhatOperatorsGrant: a limit that would allow more than its words say is
-// refused when the file is read.
-func TestOPS12_TheTrustFileBoundsWhatOperatorsGrant(t *testing.T) {
+// TestOPS12_TheTrustFileBoundsTheGrantsOfOperators: a limit that would allow more than its words say is refused when
+// the file is read.
+func TestOPS12_TheTrustFileBoundsTheGrantsOfOperators(t *testing.T) {
 	for name, c := range map[string]struct {
 		limits TCBLimits
 		want   string
@@ -378,7 +378,7 @@ func TestOPS12_TheLedgerFollowsTheRecordsOfOperators(t *testing.T) {
 	}
 }
 
-func TestOPS12_AnEntrySaysWhatIsTolerated(t *testing.T) {
+func TestOPS12_AnEntryNamesItsToleratedStatus(t *testing.T) {
 	l, _ := TCBLedger{}.Fold([]TCBGrant{operatorGrant("e1"), operatorGrant("e2", func(g *TCBGrant) { g.FMSPC = "" })}, operatorLimits(), tcbNow(), "coordinator-0")
 	for i, want := range []string{
 		"OutOfDate [INTEL-SA-01397], family b0c06f000000, until 2026-06-11T00:00:00Z: firmware comes on Friday",

@@ -130,7 +130,7 @@ func adoption() AdoptionFacts {
 	}
 }
 
-func TestAMemberIsAdoptedAsWhatItAttested(t *testing.T) {
+func TestAMemberIsAdoptedAtItsAttestedRevision(t *testing.T) {
 	f := adoption()
 	a, ok := Adoption(f, epoch)
 	if !ok || a.Missing != "" || a.Revision != f.Spec.Revision() || a.InstanceID != "i-1" || a.ComposeHash != provenHash || a.VMUUID != "vm-1" || a.VIP != "127.50.4.2" {
@@ -145,8 +145,8 @@ func TestAMemberIsAdoptedAsWhatItAttested(t *testing.T) {
 	}
 }
 
-// TestAdoptionSaysWhatIsMissing: each row breaks one condition.
-func TestAdoptionSaysWhatIsMissing(t *testing.T) {
+// TestAdoptionNamesTheMissingCondition: each row breaks one condition.
+func TestAdoptionNamesTheMissingCondition(t *testing.T) {
 	for want, disturb := range map[string]func(f *AdoptionFacts){
 		"under way":                            func(f *AdoptionFacts) { f.Open = &operation.Operation{ID: "o", Phase: operation.Acting} },
 		"lists no CVM":                         func(f *AdoptionFacts) { f.Instance = nil },

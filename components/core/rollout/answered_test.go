@@ -77,8 +77,9 @@ func TestR103_ToGoOnIsAboutAFailedRollout(t *testing.T) {
 	}
 }
 
-// TestR139_WhoIsKeptBackIsNamed: the text names the Slots that are kept back, and the fields that keep them back.
-func TestR139_WhoIsKeptBackIsNamed(t *testing.T) {
+// TestR139_TheStatusNamesTheSlotsThatAreKeptBack: the text names the Slots that are kept back, and the fields that keep
+// them back.
+func TestR139_TheStatusNamesTheSlotsThatAreKeptBack(t *testing.T) {
 	f := newFixture(4, "none").want("B")
 	for i := range 4 {
 		f.at(i, "B")
@@ -111,8 +112,8 @@ func TestTimingHasDefaults(t *testing.T) {
 	}
 }
 
-// TestR65_WhatIsRefusedOftenIsLeftToAPerson: the planner retries until maxRefusals, and then waits for an operator.
-func TestR65_WhatIsRefusedOftenIsLeftToAPerson(t *testing.T) {
+// TestR65_AnOftenRefusedStepIsLeftToAnOperator: the planner retries until maxRefusals, and then waits for an operator.
+func TestR65_AnOftenRefusedStepIsLeftToAnOperator(t *testing.T) {
 	for n, want := range map[int]string{maxRefusals - 1: HoldBackoff, maxRefusals: HoldRefused} {
 		op := operation.Operation{Kind: operation.Update, To: "B", Phase: operation.Failed, Failure: operation.Failure{Cause: operation.CauseRefused}, Times: operation.Times{Ended: epoch}}
 		w := &world{now: epoch}
@@ -123,9 +124,9 @@ func TestR65_WhatIsRefusedOftenIsLeftToAPerson(t *testing.T) {
 	}
 }
 
-// TestR39_WhatWasAskedForByNameIsAStepLikeOthers: a requested step has another id format than the rollout's steps.
-// It still follows the steps that were recorded before it.
-func TestR39_WhatWasAskedForByNameIsAStepLikeOthers(t *testing.T) {
+// TestR39_ARequestedStepIsAStepLikeOthers: a requested step has another id format than the rollout's steps. The
+// requested step still follows the steps that were recorded before it.
+func TestR39_ARequestedStepIsAStepLikeOthers(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling()
 	f.op(1, operation.Failed, nil)
 	f.op(1, operation.Done, func(op *operation.Operation) { op.ID = "db-1.q1" })

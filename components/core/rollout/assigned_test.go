@@ -116,10 +116,10 @@ func TestR112_ASilentAgentIsHealedBeforeItsRefresh(t *testing.T) {
 	}
 }
 
-// TestR74_WhatARefusedStepWasFromIsWhatTheCVMWasToldLast: From is the content that the CVM was given last, since
-// the Boot that proved earlier content is gone. A refused step restores From as Assigned. With the earlier content
-// there, the silence of a CVM that never booted would look like the silence of a running one.
-func TestR74_WhatARefusedStepWasFromIsWhatTheCVMWasToldLast(t *testing.T) {
+// TestR74_FromOfARefusedStepIsTheLastGivenContent: From is the content that the CVM was given last, since the Boot that
+// proved earlier content is gone. A refused step restores From as Assigned. With the earlier content there, the silence
+// of a CVM that never booted would look like the silence of a running one.
+func TestR74_FromOfARefusedStepIsTheLastGivenContent(t *testing.T) {
 	f := newFixture(1, "none").want("C").rolling().silent(0, epoch.Add(24*time.Hour-6*time.Minute))
 	dead := revisionOf(f.spec, "B")
 	f.rec.Slots[0].Assigned, f.obs.Slots[0].Instance.ComposeHash = dead, hashOf("B")
@@ -139,9 +139,9 @@ func TestR74_WhatARefusedStepWasFromIsWhatTheCVMWasToldLast(t *testing.T) {
 	wantExecutes(t, f.plan(), "UPDATE db-0")
 }
 
-// TestR50_AStepOfWhatNeverCameUpIsJudgedAlikeAtBothLooks: the step takes nothing away, so it begins while another
-// member is down. The second evaluation does not cancel it after it is recorded.
-func TestR50_AStepOfWhatNeverCameUpIsJudgedAlikeAtBothLooks(t *testing.T) {
+// TestR50_BothChecksJudgeAStepOfAnUnbootedMemberAlike: the step takes nothing away, so it begins while another member
+// is down. The second evaluation does not cancel it after it is recorded.
+func TestR50_BothChecksJudgeAStepOfAnUnbootedMemberAlike(t *testing.T) {
 	for _, kind := range []string{"none", "etcd"} {
 		f := newFixture(3, kind).want("C").rolling()
 		f.silent(2, f.now.Add(-time.Minute)).stopped(1)

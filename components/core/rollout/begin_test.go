@@ -9,9 +9,9 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// TestR60_WhatBeginRecords: Begin records the Operation, the Slot's assigned Revision, and the rollout that the
-// step is evidence about.
-func TestR60_WhatBeginRecords(t *testing.T) {
+// TestR60_BeginRecordsTheStepAndItsAssignment: Begin records the Operation, the Slot's assigned Revision, and the
+// rollout that the step is evidence about.
+func TestR60_BeginRecordsTheStepAndItsAssignment(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit     func(*Action)
 		assigned string
@@ -52,8 +52,8 @@ func TestR60_WhatBeginRecords(t *testing.T) {
 	}
 }
 
-// TestR103_WhoAsksForAnotherAttemptDecidesToGoOn: only an operator's update resumes a failed rollout.
-func TestR103_WhoAsksForAnotherAttemptDecidesToGoOn(t *testing.T) {
+// TestR103_AnOperatorsUpdateResumesAFailedRollout: only an operator's update resumes a failed rollout.
+func TestR103_AnOperatorsUpdateResumesAFailedRollout(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*Action)
 		want operation.RolloutState
@@ -71,8 +71,8 @@ func TestR103_WhoAsksForAnotherAttemptDecidesToGoOn(t *testing.T) {
 	}
 }
 
-// TestWhatMayNotBegin: the Action is held, it is under way, or no rollout exists to number it.
-func TestWhatMayNotBegin(t *testing.T) {
+// TestAHeldOrOpenActionDoesNotBegin: the Action is held, it is under way, or no rollout exists to number it.
+func TestAHeldOrOpenActionDoesNotBegin(t *testing.T) {
 	for name, c := range map[string]struct {
 		a Action
 		r *operation.Rollout
@@ -144,8 +144,8 @@ func TestR66_ResolvedIsTheWordAboutTheVeryOperation(t *testing.T) {
 	}
 }
 
-// TestR65_WhatCountsAsATry: the newest consecutive failures of the same step count.
-func TestR65_WhatCountsAsATry(t *testing.T) {
+// TestR65_ConsecutiveFailuresOfAStepAreItsTries: the newest consecutive failures of the same step count.
+func TestR65_ConsecutiveFailuresOfAStepAreItsTries(t *testing.T) {
 	failed := func(kind operation.Kind, to string, phase operation.Phase, cause operation.Cause) operation.Operation {
 		return operation.Operation{Kind: kind, To: to, Phase: phase, Failure: operation.Failure{Cause: cause}, Times: operation.Times{Ended: epoch}}
 	}

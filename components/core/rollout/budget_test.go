@@ -54,9 +54,9 @@ func TestR21_ABrokenSlotAtTheTargetBlocksTheHealthyOnes(t *testing.T) {
 	}
 }
 
-// TestR21_OneThatSpeaksIsNotDownByAnOldListing: the platform's listing may be minutes old. A requested restart
-// takes the member away all the same, and needs room in the budget.
-func TestR21_OneThatSpeaksIsNotDownByAnOldListing(t *testing.T) {
+// TestR21_AReportingMemberIsNotDownByAnOldListing: the platform's listing may be minutes old. A requested restart takes
+// the member away all the same, and needs room in the budget.
+func TestR21_AReportingMemberIsNotDownByAnOldListing(t *testing.T) {
 	for name, c := range map[string]struct {
 		says  func(i *Instance)
 		heard time.Duration
@@ -128,7 +128,7 @@ func TestR24_RestartsAndUpdatesShareTheBudget(t *testing.T) {
 	wantHeld(t, p, "db-0", HoldMaxUnavailable)
 }
 
-func TestR25_AnUndecidedCallKeepsItsPlaceForEver(t *testing.T) {
+func TestR25_AnUndecidedCallKeepsItsPlaceWithoutEnd(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling()
 	f.op(2, operation.Acting, func(op *operation.Operation) {
 		op.Call.Number, op.Call.Outcome, op.Call.IssuedAt = 1, operation.OutcomeUnknown, epoch
@@ -327,9 +327,9 @@ func TestR109_ARemovalThatBeganIsFinishedFirst(t *testing.T) {
 	}
 }
 
-// TestR48_OfThoseThatGoADeadVoterIsFirst: without a healthy voter, the others would be too few to decide the
-// removal.
-func TestR48_OfThoseThatGoADeadVoterIsFirst(t *testing.T) {
+// TestR48_ADeadVoterIsTheFirstOfTheTerminatingMembers: without a healthy voter, the others would be too few to decide
+// the removal.
+func TestR48_ADeadVoterIsTheFirstOfTheTerminatingMembers(t *testing.T) {
 	for kind, want := range map[string]string{"consul": "DELETE db-1", "etcd": "DELETE db-1", "none": "DELETE db-3"} {
 		f := newFixture(4, kind).rolling().stopped(1)
 		f.spec.Replicas, f.obs.DeleteDisks = 1, []string{"db-1", "db-2", "db-3"}

@@ -5,10 +5,9 @@ import (
 	"time"
 )
 
-// TestADeletionForgetsNobodyWhoMayBeListed: an operator who takes the deletion back needs the records of all
-// members that the remaining set lists. A CVM that one listing lacks may still exist, and its deletion needs its
-// Slot's record.
-func TestADeletionForgetsNobodyWhoMayBeListed(t *testing.T) {
+// TestADeletionForgetsNoMemberThatMayBeListed: an operator who takes the deletion back needs the records of all members
+// that the remaining set lists. A CVM that one listing lacks may still exist, and its deletion needs its Slot's record.
+func TestADeletionForgetsNoMemberThatMayBeListed(t *testing.T) {
 	for kind, want := range map[string]int{"none": 1, "etcd": 0, "consul": 1, "patroni": 1} {
 		f := newFixture(3, kind)
 		f.obs.Deletion = &Deletion{}

@@ -45,14 +45,14 @@ func TestR132_ASlotThatMayNotBeTouchedHoldsTheRollout(t *testing.T) {
 	wantExecutes(t, f.asksFor(RequestUpdate, "db-1", "q1").plan(), "UPDATE db-1")
 }
 
-func TestR132_WhatIsHeldForItsHarshnessIsHealedWhereItIs(t *testing.T) {
+func TestR132_AMemberIsHealedDespiteATooDisruptiveUpdate(t *testing.T) {
 	f := newFixture(3, "none").recorded().want("B").rolling()
 	f.spec.UpdatePolicy.MostDisruptiveAllowedAction = group.ActionRefresh
 	f.spec.AutoHealing = &group.AutoHealing{}
 	wantExecutes(t, f.stopped(1).plan(), "RESTART db-1")
 }
 
-func TestR146_ThePlanSaysWhatChangesAndWhatItTakes(t *testing.T) {
+func TestR146_ThePlanNamesItsChangesAndTheirCost(t *testing.T) {
 	f := newFixture(3, "none").recorded().want("B").rolling()
 	f.spec.Template.Env = map[string]string{"X": "1"}
 	p := f.plan()

@@ -120,9 +120,9 @@ func TestR82_FactsSayWhenAnOperationIsNotWanted(t *testing.T) {
 	}
 }
 
-// TestR82_WhatIsAskedForByNameIsWantedAtAnyRevision: a requested restart or replacement keeps its Revision, even
-// after a change of the spec.
-func TestR82_WhatIsAskedForByNameIsWantedAtAnyRevision(t *testing.T) {
+// TestR82_ARequestedStepIsWantedAtAnyRevision: a requested restart or replacement keeps its Revision, even after a
+// change of the spec.
+func TestR82_ARequestedStepIsWantedAtAnyRevision(t *testing.T) {
 	for _, kind := range []operation.Kind{operation.Restart, operation.Replace} {
 		f := newFixture(3, "none").want("B")
 		op := drained(f, 2)
@@ -259,8 +259,9 @@ func TestR139_TheFactsOfADrainSayWhomToHandOverTo(t *testing.T) {
 	}
 }
 
-// TestWhoCountsAsAVoter: in a workload without voters of its own, a member that cannot lead or elect is no voter.
-func TestWhoCountsAsAVoter(t *testing.T) {
+// TestAMemberThatCannotElectIsNoVoter: in a workload without voters of its own, a member that cannot lead or elect is
+// no voter.
+func TestAMemberThatCannotElectIsNoVoter(t *testing.T) {
 	for role, want := range map[Role]bool{RoleFollower: true, RoleLeader: true, RoleLearner: false, RoleNone: false} {
 		f := newFixture(3, "patroni")
 		f.obs.Slots[2].Report.Role = role
@@ -273,7 +274,7 @@ func TestWhoCountsAsAVoter(t *testing.T) {
 
 // The health in a report says nothing about checks that the agent does not use yet, or that have no verdict yet. An
 // older agent reports neither.
-func TestAReportTellsWhatItsHealthGoesBy(t *testing.T) {
+func TestAReportNamesTheChecksThatItsHealthLacks(t *testing.T) {
 	f := newFixture(1, "none").want("B")
 	to := f.spec.Revision()
 	op := operation.Operation{Slot: "db-0", Kind: operation.Update, Way: operation.Way{Mode: operation.ModeRefresh}, To: to}
@@ -311,7 +312,7 @@ func TestR79_ARefreshWaitsForNoHooks(t *testing.T) {
 
 // After the deletion of the old CVM, a replacement has only its creation left. The creation takes nothing away,
 // regardless of other members' outages and of the members that ended with the CVM.
-func TestR50_WhatMadeWayTakesNothingMoreAway(t *testing.T) {
+func TestR50_AReplacementAfterItsDeletionTakesNothingMoreAway(t *testing.T) {
 	for _, kind := range []string{"none", "patroni", "consul"} {
 		for name, c := range map[string]struct {
 			edit func(f *fixture, op *operation.Operation)
@@ -395,9 +396,9 @@ func TestR80_TheWayOutOfADrainThatAHookHolds(t *testing.T) {
 	}
 }
 
-// TestR89_AStepThatFailsSaysWhatItsMemberSaidLast: the driver's message is the reason while the member reports. It
-// stays in the reason when the member falls silent. A message of another Boot does not count.
-func TestR89_AStepThatFailsSaysWhatItsMemberSaidLast(t *testing.T) {
+// TestR89_AFailedStepRepeatsTheLastMessageOfItsMember: the driver's message is the reason while the member reports. The
+// message stays in the reason when the member falls silent. A message of another Boot does not count.
+func TestR89_AFailedStepRepeatsTheLastMessageOfItsMember(t *testing.T) {
 	const word = "the data is of a newer version"
 	for name, c := range map[string]struct {
 		edit func(r *Report)

@@ -31,7 +31,7 @@ func (f *fixture) stateOf(i int) (group.SlotState, string) {
 	return s.State, s.Reason
 }
 
-func TestR9_WhatCounts(t *testing.T) {
+func TestR9_AnUnexplainedEndOfReadinessCounts(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*fixture)
 		want int
@@ -120,7 +120,7 @@ func TestR9_HowLongItIsHeldBack(t *testing.T) {
 	}
 }
 
-func TestR9_ItIsToldWithItsEndAndTheControllerWakes(t *testing.T) {
+func TestR9_TheStatusAndTheWakeHaveTheEndOfFlapping(t *testing.T) {
 	f := newFixture(3, "none").flapping(1, 40*time.Second)
 	f.t.StaleAfter = time.Hour
 	p := f.plan()
@@ -139,7 +139,7 @@ func TestR9_ItIsToldWithItsEndAndTheControllerWakes(t *testing.T) {
 	}
 }
 
-func TestR9_NoStepGoesOnBesideIt(t *testing.T) {
+func TestR9_NoOtherStepBeginsWhileAMemberFlaps(t *testing.T) {
 	f := newFixture(3, "none").want("B").at(2, "B").at(1, "B").flapping(1, 40*time.Second)
 	p := f.plan()
 	if got := executes(p); len(got) > 0 {
@@ -155,7 +155,7 @@ func TestR9_NoStepGoesOnBesideIt(t *testing.T) {
 	}
 }
 
-func TestR9_WhoTakesOver(t *testing.T) {
+func TestR9_ASteadyMemberTakesOverBeforeAFlappingOne(t *testing.T) {
 	leader := func(f *fixture) []string {
 		w := newWorld(f.spec, f.rec, f.obs, f.now, f.t)
 		slots, _ := w.transferCandidates(candidate{m: w.find("db-0"), kind: operation.Drain, condition: well})
@@ -172,7 +172,7 @@ func TestR9_WhoTakesOver(t *testing.T) {
 	}
 }
 
-func TestR9_AnotherCVMBeginsAnew(t *testing.T) {
+func TestR9_AnotherCVMHasNoTransitions(t *testing.T) {
 	f := newFixture(3, "none").flapping(1, time.Second)
 	if r := f.rec.Slots[1].Unbound("replaced", f.now); len(r.Flaps) > 0 {
 		t.Errorf("it has the transitions of the one before: %v", r.Flaps)
@@ -190,7 +190,7 @@ func TestR9_TheRecordIsBounded(t *testing.T) {
 }
 
 // Transitions that ended long ago do not make a later step, outage or election a case of flapping.
-func TestR9_WhatIsLongOverDoesNotCount(t *testing.T) {
+func TestR9_AnOldTransitionDoesNotCount(t *testing.T) {
 	before := func(edit func(*fixture)) *fixture {
 		f := newFixture(3, "none").flapped(1, 68*time.Minute, 66*time.Minute, 64*time.Minute, time.Hour)
 		edit(f)
@@ -238,7 +238,7 @@ func TestR9_TheRecordForgetsThem(t *testing.T) {
 
 // A flapping member serves, and so does a member in its min_ready. A step that takes it away needs the same
 // permission as for an available member.
-func TestR9_WhatTakesItAwayIsAskedFor(t *testing.T) {
+func TestR9_AStepOfAFlappingMemberNeedsPermission(t *testing.T) {
 	for state, ready := range map[string]func(f *fixture){
 		"flaps":     func(f *fixture) { f.flapping(0, 40*time.Second) },
 		"min_ready": func(f *fixture) { f.rec.Slots[0].AvailableSince = f.now.Add(-time.Second) },

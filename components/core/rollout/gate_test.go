@@ -62,9 +62,9 @@ func TestOPS06_ARollbackBelowTheFloorIsHeldAndSaysSo(t *testing.T) {
 	}
 }
 
-// TestOPS06_WhatMayNotRunAnyMoreSaysWhy: the rise of the floor or a revocation evicted the Boot of a Revision that
+// TestOPS06_TheHoldSaysWhyARevisionMayNotRun: the rise of the floor or a revocation evicted the Boot of a Revision that
 // the spec still names. The planner has no step for it, and the Hold is the only message to the operator.
-func TestOPS06_WhatMayNotRunAnyMoreSaysWhy(t *testing.T) {
+func TestOPS06_TheHoldSaysWhyARevisionMayNotRun(t *testing.T) {
 	f := newFixture(3, "none")
 	f.rec.Policy = f.order()
 	f.rec.Policy.Floor.Number = 2
@@ -141,8 +141,8 @@ func TestProblemsBecomeACondition(t *testing.T) {
 	t.Errorf("conditions %+v", f.plan().Status.Conditions)
 }
 
-// TestR139_NobodyIsToldOfAPinThatIsNotThere: the way out names the actual obstacle.
-func TestR139_NobodyIsToldOfAPinThatIsNotThere(t *testing.T) {
+// TestR139_NoMessageNamesAMissingPin: the way out names the actual obstacle.
+func TestR139_NoMessageNamesAMissingPin(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling()
 	f.rec.Policy.RequireApproval = true
 	f.rec.Policy.Approvals = map[string]policy.Approval{revisionOf(f.spec, "A"): {ComposeHash: hashOf("A")}}
@@ -156,7 +156,7 @@ func TestR139_NobodyIsToldOfAPinThatIsNotThere(t *testing.T) {
 
 // A pin to a Revision that may not run waits for an operator. The message names the pin, and the rollout of the
 // other Slots does not fail by it.
-func TestR139_APinToWhatMayNotRunIsNoFailureOfTheOthers(t *testing.T) {
+func TestR139_APinToARefusedRevisionFailsNoOtherSlot(t *testing.T) {
 	for hold, refuse := range map[string]func(*policy.GroupPolicy, *fixture){
 		HoldRevoked: func(gp *policy.GroupPolicy, f *fixture) {
 			gp.Revoked = []policy.Revocation{{Kind: policy.RevokedRevision, ID: revisionOf(f.spec, "A"), Reason: "a hole"}}

@@ -8,10 +8,10 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// TestR21_HalfOfAChangeWaitsForNobody: the applied part took the member down, and the other of two voters waits for
-// it. The other parts take nothing more away. A member that serves between two parts is protected as usual. So is a
-// member whose Boot the call has not ended yet.
-func TestR21_HalfOfAChangeWaitsForNobody(t *testing.T) {
+// TestR21_TheSecondHalfOfAChangeWaitsForNoMember: the applied part took the member down, and the other of two voters
+// waits for it. The other parts take nothing more away. A member that serves between two parts is protected as usual.
+// So is a member whose Boot the call has not ended yet.
+func TestR21_TheSecondHalfOfAChangeWaitsForNoMember(t *testing.T) {
 	half := func() (*fixture, *operation.Operation) {
 		f := newFixture(2, "etcd").want("B").rolling()
 		f.op(0, operation.Drained, func(op *operation.Operation) {
@@ -81,8 +81,8 @@ func (f *fixture) halfDone(i int) *operation.Operation {
 	return &f.rec.Operations[len(f.rec.Operations)-1]
 }
 
-// TestR15_AnExtraSlotIsMadeWhateverStepIsUnderWay: a partially applied step may wait for that extra Slot.
-func TestR15_AnExtraSlotIsMadeWhateverStepIsUnderWay(t *testing.T) {
+// TestR15_AnExtraSlotIsMadeDuringAnyStep: a partially applied step may wait for that extra Slot.
+func TestR15_AnExtraSlotIsMadeDuringAnyStep(t *testing.T) {
 	for name, edit := range map[string]func(f *fixture, op *operation.Operation){
 		"its next part waits":              func(*fixture, *operation.Operation) {},
 		"its next call may have an effect": func(_ *fixture, op *operation.Operation) { op.Phase, op.Call.Outcome = operation.Acting, "" },
@@ -101,9 +101,9 @@ func TestR15_AnExtraSlotIsMadeWhateverStepIsUnderWay(t *testing.T) {
 	}
 }
 
-// TestR45_WhoIsSickDoesNotWaitForOneThatStandsHalfDone: the Slot of the partially applied step serves, and its next
-// part waits for the sick member.
-func TestR45_WhoIsSickDoesNotWaitForOneThatStandsHalfDone(t *testing.T) {
+// TestR45_ASickMemberPrecedesAHalfDoneSlot: the Slot of the partially applied step serves, and its next part waits for
+// the sick member.
+func TestR45_ASickMemberPrecedesAHalfDoneSlot(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(f *fixture, op *operation.Operation)
 		held bool

@@ -42,9 +42,9 @@ func TestR118_AReplacementThatCameToNothingIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestR115_WhoWentOnAnotherDayKeepsNoDisk: only members of the cluster that went at the same time as this one keep
+// TestR115_AMemberLostOnAnotherDayKeepsNoDisk: only members of the cluster that went at the same time as this one keep
 // its disk from being given up.
-func TestR115_WhoWentOnAnotherDayKeepsNoDisk(t *testing.T) {
+func TestR115_AMemberLostOnAnotherDayKeepsNoDisk(t *testing.T) {
 	for name, c := range map[string]struct {
 		of       []time.Duration
 		spoke    time.Duration // when its agent was heard last: a restart did not help
@@ -106,9 +106,9 @@ func heals3(before *group.Heals) *fixture {
 	return f
 }
 
-// TestR112_WhoIsLostBeforeItsUpdateIsMadeAgainAtWhatTheOthersRun: this holds for any reason that delays the update.
-// Where the stable Revision may not run any more, the new CVM gets the wanted one.
-func TestR112_WhoIsLostBeforeItsUpdateIsMadeAgainAtWhatTheOthersRun(t *testing.T) {
+// TestR112_AMemberLostBeforeItsUpdateGetsTheStableRevision: this holds for any reason that delays the update. Where the
+// stable Revision may not run any more, the new CVM gets the wanted one.
+func TestR112_AMemberLostBeforeItsUpdateGetsTheStableRevision(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit   func(f *fixture, a string)
 		target bool

@@ -11,9 +11,9 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// TestR118_AWindowOfHealthCountsThoughNobodyLooked: the first pass after the window's end may be the pass that sees
-// m broken.
-func TestR118_AWindowOfHealthCountsThoughNobodyLooked(t *testing.T) {
+// TestR118_AWindowOfHealthCountsWithoutAPassInIt: the first pass after the window's end may be the pass that sees m
+// broken.
+func TestR118_AWindowOfHealthCountsWithoutAPassInIt(t *testing.T) {
 	for name, c := range map[string]struct {
 		lasted  time.Duration
 		boot    string
@@ -100,9 +100,10 @@ func TestR115_TheLastRungIsAnotherCVM(t *testing.T) {
 	wantHeld(t, f.plan(), "db-1", HoldQuarantined)
 }
 
-// TestR115_NobodyIsAskedForWhatHealingIsAboutToDo: while healing waits whether a missing CVM comes back, the Hold
-// requests no replacement from an operator. It does so when healing creates no CVM, or has created one already.
-func TestR115_NobodyIsAskedForWhatHealingIsAboutToDo(t *testing.T) {
+// TestR115_TheHoldRequestsNoReplacementThatHealingWillMake: while healing waits whether a missing CVM comes back, the
+// Hold requests no replacement from an operator. The Hold requests the replacement when healing creates no CVM, or has
+// created one already.
+func TestR115_TheHoldRequestsNoReplacementThatHealingWillMake(t *testing.T) {
 	for name, c := range map[string]struct {
 		with func(f *fixture)
 		hold string
@@ -129,8 +130,8 @@ func TestR115_NobodyIsAskedForWhatHealingIsAboutToDo(t *testing.T) {
 	}
 }
 
-// TestR115_WhatMayNotBeReplacedIsStartedAgain: the restarts are as many as without "auto", and quarantine follows.
-func TestR115_WhatMayNotBeReplacedIsStartedAgain(t *testing.T) {
+// TestR115_AMemberThatMayNotBeReplacedIsRestarted: the restarts are as many as without "auto", and quarantine follows.
+func TestR115_AMemberThatMayNotBeReplacedIsRestarted(t *testing.T) {
 	kept := spent(0)
 	kept.spec.PreservedState.Disk = "data"
 	wantExecutes(t, kept.plan(), "RESTART db-1")
@@ -183,10 +184,10 @@ func TestR115_OnlyRestartsThatFailedCostADisk(t *testing.T) {
 	}
 }
 
-// TestR118_WhatEndsTheCountOfHeals: an operator's restart or replacement ends it. Another Revision ends it too, and
-// keeps the replacements until the member reaches the Revision. A drain, an edit of checks and own env keep the
-// count.
-func TestR118_WhatEndsTheCountOfHeals(t *testing.T) {
+// TestR118_ARequestOrAnotherRevisionEndsTheCountOfHeals: an operator's restart or replacement ends the count. Another
+// Revision ends the count too, and keeps the replacements until the member reaches the Revision. A drain, an edit of
+// checks and own env keep the count.
+func TestR118_ARequestOrAnotherRevisionEndsTheCountOfHeals(t *testing.T) {
 	at := epoch
 	before := group.Heals{Attempts: 4, Services: 2, Replacements: 1, FailedDown: 3, LastAt: at, LastKind: "RESTART", LastWhy: "it was down"}
 	replaced := group.Heals{Attempts: 1, Replacements: 1, LastAt: at, LastKind: "RESTART", LastWhy: "it was down"}
@@ -235,9 +236,9 @@ func TestR115_AnOutageEndsTheCount(t *testing.T) {
 	}
 }
 
-// TestR118_WhoIsToldToBeGivenUpIsHeldAsThat: the status and the Hold of one pass agree. The pass computes the
+// TestR118_StatusAndHoldAgreeOnAGivenUpMember: the status and the Hold of one pass agree. The pass computes the
 // remediation once, before it records that the other members have listed a newcomer.
-func TestR118_WhoIsToldToBeGivenUpIsHeldAsThat(t *testing.T) {
+func TestR118_StatusAndHoldAgreeOnAGivenUpMember(t *testing.T) {
 	f := heals(3, "etcd").tried(2, 5, time.Hour)
 	f.joiner(2)
 	f.obs.Slots[0].Report.Learners = []string{"db-2"}

@@ -66,9 +66,9 @@ func (f *fixture) refusedService(i int) {
 	})
 }
 
-// TestR119_AStormDoesNotHoldWhatIsDown: the start of a process that is down takes nothing away. The restart of a
+// TestR119_AStormDoesNotHoldADownProcess: the start of a process that is down takes nothing away. The restart of a
 // process that merely fails its check may take service away.
-func TestR119_AStormDoesNotHoldWhatIsDown(t *testing.T) {
+func TestR119_AStormDoesNotHoldADownProcess(t *testing.T) {
 	f := onService().failing(2, "ready")
 	wantHeld(t, f.plan(), "db-1", HoldHealStorm)
 	f = heals(3, "patroni").sick(1).sick(2)

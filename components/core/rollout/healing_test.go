@@ -51,9 +51,9 @@ func (f *fixture) tried(i, n int, ago time.Duration) *fixture {
 	return f
 }
 
-// TestR112_WhatBreaksByItselfIsRestarted: healing restarts the member at its own Revision. The rollout neither does
-// the step nor is judged by it.
-func TestR112_WhatBreaksByItselfIsRestarted(t *testing.T) {
+// TestR112_ABrokenMemberIsRestarted: healing restarts the member at its own Revision. The rollout neither does the step
+// nor is judged by it.
+func TestR112_ABrokenMemberIsRestarted(t *testing.T) {
 	for name, breaks := range map[string]func(f *fixture){
 		"its CVM stopped":     func(f *fixture) { f.stopped(1) },
 		"it does not boot":    func(f *fixture) { f.obs.Slots[1].Instance.BootError = "no disk"; f.obs.Slots[1].Report = nil },
@@ -82,9 +82,9 @@ func TestR112_WhatBreaksByItselfIsRestarted(t *testing.T) {
 	}
 }
 
-// TestR112_WhatIsNotHealingsBusinessIsLeft: a group without the block, a fault that an update causes, a member that
-// was never available, and an excluded member.
-func TestR112_WhatIsNotHealingsBusinessIsLeft(t *testing.T) {
+// TestR112_FaultsOutsideHealingAreLeft: healing leaves a group without the block, a fault that an update causes, a
+// member that was never available, and an excluded member.
+func TestR112_FaultsOutsideHealingAreLeft(t *testing.T) {
 	for name, edit := range map[string]func(f *fixture){
 		"no block":                     func(f *fixture) { f.spec.AutoHealing = nil },
 		"not that failure":             func(f *fixture) { f.spec.RestartPolicy.On = []string{group.OnUnhealthy} },
@@ -128,9 +128,9 @@ func TestR113_NothingCountsRightAfterABoot(t *testing.T) {
 	wantExecutes(t, heals(3, "none").failing(1, "traffic").plan())
 }
 
-// TestR2_WhatWillBeHealedIsPlanned: the plan has the step and its wait before the step is due. It has no step for a
-// member that an operator has to repair, that is excluded, or that has another planned step.
-func TestR2_WhatWillBeHealedIsPlanned(t *testing.T) {
+// TestR2_ThePlanHasThePendingHeals: the plan has the step and its wait before the step is due. The plan has no step for
+// a member that an operator has to repair, that is excluded, or that has another planned step.
+func TestR2_ThePlanHasThePendingHeals(t *testing.T) {
 	booted := func(f *fixture) {
 		f.failing(1, "ready").obs.Slots[1].Admission.AdmittedAt = f.now.Add(-10 * time.Second)
 		f.rec.Slots[1].AvailableBoot = "" // not ready in this Boot yet: its grace period lasts
@@ -257,9 +257,9 @@ func TestR127_ADeadLeaderIsStartedAtOnce(t *testing.T) {
 	}
 }
 
-// TestR116_WhatAnUpdateWouldRepairIsHealedWhereThatIsHeld: a failure, a pause or a missing approval holds the
-// update. Healing keeps the Revision that the member ran.
-func TestR116_WhatAnUpdateWouldRepairIsHealedWhereThatIsHeld(t *testing.T) {
+// TestR116_AMemberWithAHeldUpdateIsHealed: a failure, a pause or a missing approval holds the update. Healing keeps the
+// Revision that the member ran.
+func TestR116_AMemberWithAHeldUpdateIsHealed(t *testing.T) {
 	refused := func(n int) func(f *fixture) {
 		return func(f *fixture) {
 			for range n {
@@ -313,8 +313,8 @@ func TestR128_AnAgentThatSpeaksIsNotReplaced(t *testing.T) {
 	wantExecutes(t, f.plan())
 }
 
-// TestR136_NobodyIsReplacedWithoutAnotherCopy: the member with the last copy of a database is not replaced.
-func TestR136_NobodyIsReplacedWithoutAnotherCopy(t *testing.T) {
+// TestR136_AMemberWithTheLastCopyIsNotReplaced: the member with the last copy of a database is not replaced.
+func TestR136_AMemberWithTheLastCopyIsNotReplaced(t *testing.T) {
 	f := heals(2, "patroni").gone(1, time.Hour)
 	f.spec.AutoHealing.Replace = group.ReplaceAuto
 	wantExecutes(t, f.plan(), "REPLACE db-1")
@@ -430,9 +430,9 @@ func TestR115_AGuestThatHangsIsNotAskedTwice(t *testing.T) {
 	}
 }
 
-// TestR113_WhoWaitsToBeListedIsNotDown: its workload must not run before the other members list it, after any time.
-// The workload has its time to start from then on.
-func TestR113_WhoWaitsToBeListedIsNotDown(t *testing.T) {
+// TestR113_AMemberThatWaitsToBeListedIsNotDown: the member's workload must not run before the other members list it,
+// after any time. The workload has its time to start from then on.
+func TestR113_AMemberThatWaitsToBeListedIsNotDown(t *testing.T) {
 	f := heals(3, "etcd")
 	f.joiner(2)
 	f.rec.Slots[2].DownSince = f.now.Add(-2 * time.Hour)

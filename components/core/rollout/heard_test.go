@@ -6,9 +6,9 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// TestR120_WhoIsExpectedToBeHeard: the silence of a member in a step comes from the step, and is no evidence about
-// the leader. A member that reports during its step counts, since the step must be able to continue.
-func TestR120_WhoIsExpectedToBeHeard(t *testing.T) {
+// TestR120_ASilentMemberInAStepIsNoEvidence: the silence of a member in a step comes from the step, and is no evidence
+// about the leader. A member that reports during its step counts, since the step must be able to continue.
+func TestR120_ASilentMemberInAStepIsNoEvidence(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit            func(f *fixture)
 		expected, heard int
@@ -28,9 +28,9 @@ func TestR120_WhoIsExpectedToBeHeard(t *testing.T) {
 	}
 }
 
-// TestR120_OfTwoAgentsNobodyTellsWhichOneIsDeaf: a silent member is healed where the leader hears a fleet beyond
-// the two. Where the two are the whole fleet, it is left alone. A third agent that is heard decides the case.
-func TestR120_OfTwoAgentsNobodyTellsWhichOneIsDeaf(t *testing.T) {
+// TestR120_TwoAgentsDoNotShowWhichAgentIsDeaf: a silent member is healed where the leader hears a fleet beyond the two.
+// Where the two are the whole fleet, it is left alone. A third agent that is heard decides the case.
+func TestR120_TwoAgentsDoNotShowWhichAgentIsDeaf(t *testing.T) {
 	for name, c := range map[string]struct {
 		fleet Fleet
 		heals bool

@@ -24,9 +24,9 @@ func founding(n int, kind string) *fixture {
 	return f
 }
 
-// TestR49_WhoFoundsTheSetStaysAsItWas: members that bootstrap a set from different lists make two sets, each with a
+// TestR49_TheFoundersOfASetStayTheSame: members that bootstrap a set from different lists make two sets, each with a
 // majority.
-func TestR49_WhoFoundsTheSetStaysAsItWas(t *testing.T) {
+func TestR49_TheFoundersOfASetStayTheSame(t *testing.T) {
 	for _, kind := range []string{"etcd", "consul"} {
 		three := []string{"db-0", "db-1", "db-2"}
 		f := founding(3, kind)
@@ -95,8 +95,8 @@ func TestR49_ALostServerIsTakenOutBeforeItIsMadeAgain(t *testing.T) {
 	wantExecutes(t, f.plan(), "CREATE db-2")
 }
 
-// TestOneListingForgetsNobodyThatReports: forgetting a Slot ends the lease and the tokens of its holder.
-func TestOneListingForgetsNobodyThatReports(t *testing.T) {
+// TestOneListingForgetsNoReportingMember: forgetting a Slot ends the lease and the tokens of its holder.
+func TestOneListingForgetsNoReportingMember(t *testing.T) {
 	for _, kind := range []string{"none", "patroni", "etcd"} {
 		f := newFixture(3, kind)
 		f.spec.Replicas = 2
@@ -121,8 +121,8 @@ func TestOneListingForgetsNobodyThatReports(t *testing.T) {
 	}
 }
 
-// TestR47_WhoLeavesHoldsThoseBeforeItToo: R47 holds for any order of the Slots.
-func TestR47_WhoLeavesHoldsThoseBeforeItToo(t *testing.T) {
+// TestR47_ALeavingMemberHoldsEarlierSlotsToo: R47 holds for any order of the Slots.
+func TestR47_ALeavingMemberHoldsEarlierSlotsToo(t *testing.T) {
 	two := 2
 	for _, other := range []string{"db-1", "db-3"} {
 		f := newFixture(5, "etcd")
@@ -134,8 +134,8 @@ func TestR47_WhoLeavesHoldsThoseBeforeItToo(t *testing.T) {
 	}
 }
 
-// TestRemovalsGoAroundOneThatIsKept: a removal that an operator blocks does not block the other removals.
-func TestRemovalsGoAroundOneThatIsKept(t *testing.T) {
+// TestAKeptMemberBlocksNoOtherRemoval: a removal that an operator blocks does not block the other removals.
+func TestAKeptMemberBlocksNoOtherRemoval(t *testing.T) {
 	for name, keep := range map[string]func(*fixture){
 		"drained":   func(f *fixture) { f.obs.Slots[4].Drain = &Override{Reason: "x"} },
 		"protected": func(f *fixture) { f.obs.Slots[4].Protection = &Override{Reason: "x"} },
@@ -150,8 +150,8 @@ func TestRemovalsGoAroundOneThatIsKept(t *testing.T) {
 	}
 }
 
-// TestWhatIsDownIsNotRefreshed: a new attestation does not repair a broken Boot.
-func TestWhatIsDownIsNotRefreshed(t *testing.T) {
+// TestADownMemberIsNotRefreshed: a new attestation does not repair a broken Boot.
+func TestADownMemberIsNotRefreshed(t *testing.T) {
 	f := heals(3, "patroni")
 	f.sick(1)
 	f.rec.Slots[1].AvailableSince, f.rec.Slots[1].UnavailableSince, f.rec.Slots[1].DownSince = time.Time{}, f.now.Add(-10*time.Minute), f.now.Add(-10*time.Minute)
@@ -244,9 +244,9 @@ func TestR15a_APinnedSlotsEnvIsItsPins(t *testing.T) {
 	}
 }
 
-// TestR15a_APinToWhatIsNotRecordedKeepsItsSlotWhereItIs, and the status says so. A pin to the target needs no record
-// of the target.
-func TestR15a_APinToWhatIsNotRecordedKeepsItsSlotWhereItIs(t *testing.T) {
+// TestR15a_APinToAnUnrecordedRevisionKeepsItsSlot: the Slot stays where it is, and the status says so. A pin to the
+// target needs no record of the target.
+func TestR15a_APinToAnUnrecordedRevisionKeepsItsSlot(t *testing.T) {
 	f := newFixture(3, "none").want("B")
 	a, b := revisionOf(f.spec, "A"), revisionOf(f.spec, "B")
 	for name, c := range map[string]struct {

@@ -38,8 +38,9 @@ func (f *fixture) leavingOp(i int) {
 	f.rolling().op(i, operation.Drained, func(op *operation.Operation) { op.Kind, op.Set.Leaves = operation.Delete, true })
 }
 
-// TestR46_OPS01_WhoMayLeave is the table of the rule: a dead voter is terminating, and some other voters are dead too.
-func TestR46_OPS01_WhoMayLeave(t *testing.T) {
+// TestR46_OPS01_ADeadVoterLeavesOnlyWithAMajority: in each row of the table a dead voter is terminating, and some other
+// voters may be dead too.
+func TestR46_OPS01_ADeadVoterLeavesOnlyWithAMajority(t *testing.T) {
 	for _, c := range []struct {
 		voters, alsoDead int
 		kind, want       string
@@ -85,9 +86,9 @@ func TestR46_TheLastVoters(t *testing.T) {
 	}
 }
 
-// TestR46_WhoHasNoVoteMayGo: a member that is no voter may go, for any number of voters. The member may be the
+// TestR46_AMemberWithoutAVoteMayGo: a member that is no voter may go, for any number of voters. The member may be the
 // obstacle to the set's progress.
-func TestR46_WhoHasNoVoteMayGo(t *testing.T) {
+func TestR46_AMemberWithoutAVoteMayGo(t *testing.T) {
 	for name, c := range map[string]struct {
 		members int
 		edit    func(f *fixture)
@@ -115,9 +116,9 @@ func TestR46_WhoHasNoVoteMayGo(t *testing.T) {
 	}
 }
 
-// TestR46_WhoIsWellDoesNotLeaveBesideADrainedVoter: a drained voter votes, and an operator may stop it at any moment.
-// No healthy member leaves during the drain. A member outside the quorum does.
-func TestR46_WhoIsWellDoesNotLeaveBesideADrainedVoter(t *testing.T) {
+// TestR46_AHealthyMemberDoesNotLeaveDuringADrain: a drained voter votes, and an operator may stop it at any moment. No
+// healthy member leaves during the drain. A member outside the quorum does.
+func TestR46_AHealthyMemberDoesNotLeaveDuringADrain(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(f *fixture)
 		want string
@@ -143,9 +144,9 @@ func TestR46_WhoIsWellDoesNotLeaveBesideADrainedVoter(t *testing.T) {
 	}
 }
 
-// TestR46_WhoIsOutBeforeItsCVMGoes: a Consul server is removed from the set after its CVM is gone, except for one of
-// the last two.
-func TestR46_WhoIsOutBeforeItsCVMGoes(t *testing.T) {
+// TestR46_AConsulServerLeavesItsSetAfterItsCVM: a Consul server is removed from the set after its CVM is gone, except
+// for one of the last two.
+func TestR46_AConsulServerLeavesItsSetAfterItsCVM(t *testing.T) {
 	for _, c := range []struct {
 		voters int
 		kind   string
@@ -159,7 +160,7 @@ func TestR46_WhoIsOutBeforeItsCVMGoes(t *testing.T) {
 	}
 }
 
-func TestR48_TheLeaderTakesOutWhoLeaves(t *testing.T) {
+func TestR48_TheLeaderRemovesALeavingMember(t *testing.T) {
 	f := newFixture(4, "etcd")
 	f.spec.Replicas, f.obs.DeleteDisks = 3, []string{"db-3"}
 	wantExecutes(t, f.plan(), "DELETE db-3")
@@ -183,8 +184,9 @@ func TestR48_TheLeaderTakesOutWhoLeaves(t *testing.T) {
 	}
 }
 
-// TestR48_NobodyChangesTheSet: no change of the set happens while a change is unsafe, for any leaving member.
-func TestR48_NobodyChangesTheSet(t *testing.T) {
+// TestR48_NoMemberChangesTheSetWhileThatIsUnsafe: no change of the set happens while a change is unsafe, for any
+// leaving member.
+func TestR48_NoMemberChangesTheSetWhileThatIsUnsafe(t *testing.T) {
 	for name, prepare := range map[string]func(f *fixture){
 		"R43: the members do not agree": func(f *fixture) { f.obs.Slots[1].Report.Voters = []string{"db-0", "db-1"} },
 		"R51: the majority is lost":     func(f *fixture) { f.down(1, 2, 3) },
@@ -354,9 +356,9 @@ func TestR49_ALearnerThatWasNeverMadeLeaves(t *testing.T) {
 	}
 }
 
-// TestR46_WhoIsListedIsNotForgotten: the record of a gone member stays while the set lists the member or the set is
+// TestR46_AListedMemberIsNotForgotten: the record of a gone member stays while the set lists the member or the set is
 // unknown.
-func TestR46_WhoIsListedIsNotForgotten(t *testing.T) {
+func TestR46_AListedMemberIsNotForgotten(t *testing.T) {
 	f := newFixture(4, "consul")
 	f.spec.Replicas = 3
 	f.obs.Slots[3] = SlotObservation{Slot: "db-3", Ordinal: 3}
@@ -420,10 +422,10 @@ func TestR48_AChangeNamesAnIncarnation(t *testing.T) {
 	}
 }
 
-// TestR48_ALearnerThatNobodyNamesLeaves: a learner that has not started is listed under its address. This happens if
-// the leader lost the learner's Slot, for example after its Boot was revoked. The removal of its Slot removes the
-// learner anyway.
-func TestR48_ALearnerThatNobodyNamesLeaves(t *testing.T) {
+// TestR48_AnUnnamedLearnerLeaves: a learner that has not started is listed under its address. The listing has the
+// address if the leader lost the learner's Slot, for example after its Boot was revoked. The removal of its Slot
+// removes the learner anyway.
+func TestR48_AnUnnamedLearnerLeaves(t *testing.T) {
 	f := newFixture(4, "etcd")
 	f.joiner(3)
 	f.spec.Replicas, f.obs.DeleteDisks = 3, []string{"db-3"}
@@ -470,9 +472,9 @@ func (f *fixture) out(i int) *fixture {
 	return f
 }
 
-// TestR49_WhoIsOutTakesNothingMoreAway: after a member left its set, its CVM serves no client. Another member that
-// went down since, or a Slot that is wanted again, is no reason to leave the step half done.
-func TestR49_WhoIsOutTakesNothingMoreAway(t *testing.T) {
+// TestR49_ARemovedMemberTakesNothingMoreAway: after a member left its set, its CVM serves no client. Another member
+// that went down since, or a Slot that is wanted again, is no reason to leave the step half done.
+func TestR49_ARemovedMemberTakesNothingMoreAway(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind operation.Kind
 		edit func(f *fixture)
@@ -496,10 +498,9 @@ func TestR49_WhoIsOutTakesNothingMoreAway(t *testing.T) {
 	}
 }
 
-// TestR49_R117_WhoIsOutAndWhoWentDownSinceDoNotWaitForEachOther: a member that healing removed from the set, and a
-// member that went down since, do not wait for each other. The platform may refuse to delete the first member's CVM
-// for days.
-func TestR49_R117_WhoIsOutAndWhoWentDownSinceDoNotWaitForEachOther(t *testing.T) {
+// TestR49_R117_RemovedAndDownMembersDoNotBlockEachOther: a member that healing removed from the set, and a member that
+// went down since, do not wait for each other. The platform may refuse to delete the first member's CVM for days.
+func TestR49_R117_RemovedAndDownMembersDoNotBlockEachOther(t *testing.T) {
 	beside := func(edit func(f *fixture)) *fixture {
 		f := heals(5, "etcd").out(4)
 		f.spec.AutoHealing.Replace = group.ReplaceAuto
@@ -569,9 +570,9 @@ func (f *fixture) votes() {
 	}
 }
 
-// TestR49_WhoIsOutOfItsSetIsTold: a member that the others removed, for any reason, does not return by a restart or an
-// update. An operator decides its replacement, even where healing may replace lost members.
-func TestR49_WhoIsOutOfItsSetIsTold(t *testing.T) {
+// TestR49_AMemberOutOfItsSetWaitsForAnOperator: a member that the others removed, for any reason, does not return by a
+// restart or an update. An operator decides its replacement, even where healing may replace lost members.
+func TestR49_AMemberOutOfItsSetWaitsForAnOperator(t *testing.T) {
 	outOf := func(kind string, edit func(f *fixture)) *fixture {
 		f := heals(3, kind)
 		f.spec.AutoHealing.Replace = group.ReplaceAuto
@@ -614,10 +615,10 @@ func TestR49_WhoIsOutOfItsSetIsTold(t *testing.T) {
 	}
 }
 
-// TestR49_WhoWaitsToLeaveKeepsNobodyDown: all members are down while a leaving member waits to know the set. The
+// TestR49_AWaitingLeaveKeepsNoMemberDown: all members are down while a leaving member waits to know the set. The
 // restart of another member does not wait for the leaving member's step, which waits for that restart. A refused call
 // that is repeated is not undecided.
-func TestR49_WhoWaitsToLeaveKeepsNobodyDown(t *testing.T) {
+func TestR49_AWaitingLeaveKeepsNoMemberDown(t *testing.T) {
 	for _, leaves := range []bool{true, false} {
 		f := newFixture(3, "etcd").out(2)
 		f.down(0, 1)
@@ -636,9 +637,9 @@ func TestR49_WhoWaitsToLeaveKeepsNobodyDown(t *testing.T) {
 	wantNotHeld(t, f.asks("db-1", "q").plan(), "db-1", HoldCallUndecided)
 }
 
-// TestR48_WhoWasRefusedKeepsNoOtherOneOut: of two members that are out of the set, one goes on after the other. The
-// exception is a member whose call the platform refused, because its step may stay refused.
-func TestR48_WhoWasRefusedKeepsNoOtherOneOut(t *testing.T) {
+// TestR48_ARefusedMemberKeepsNoOtherMemberOut: of two members that are out of the set, each member goes on after the
+// other member. The exception is a member whose call the platform refused, because its step may stay refused.
+func TestR48_ARefusedMemberKeepsNoOtherMemberOut(t *testing.T) {
 	for outcome, safe := range map[operation.Outcome]bool{operation.OutcomeRefused: true, operation.OutcomeDone: false} {
 		f := newFixture(5, "etcd").out(3).out(4)
 		for _, i := range []int{3, 4} {

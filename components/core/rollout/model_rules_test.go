@@ -314,7 +314,7 @@ func TestR67_ACVMOfTheNameIsBoundNotMadeAgain(t *testing.T) {
 	}
 }
 
-func TestR67_WhatIsKnownByInstanceGetsItsCVM(t *testing.T) {
+func TestR67_ASlotWithAnInstanceGetsItsCVM(t *testing.T) {
 	f := newFixture(1, "none")
 	f.rec.Slots[0].VMUUID = ""
 	if p := f.plan(); p.Slots[0].VMUUID != "vm-db-0" || p.Status.Available != 1 {
@@ -347,7 +347,7 @@ func TestR134_PLT05_TwoCVMsOfASlotStopEverythingAboutIt(t *testing.T) {
 	}
 }
 
-func TestR134_ABoundCVMThatVanishedIsNotReplacedByItself(t *testing.T) {
+func TestR134_AVanishedCVMIsNotReplacedAutomatically(t *testing.T) {
 	f := newFixture(3, "none")
 	f.obs.Slots[1].Instance = nil
 	p := f.plan()

@@ -8,9 +8,9 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// TestR125_ASilentFollowerIsHealedByNobody while the leader sees the member following. The platform's report about its
-// CVM takes precedence, and only the leader's list of followers counts.
-func TestR125_ASilentFollowerIsHealedByNobody(t *testing.T) {
+// TestR125_ASilentFollowerIsNotHealed: a silent member is not healed while the leader sees the member following. The
+// platform's report about its CVM takes precedence, and only the leader's list of followers counts.
+func TestR125_ASilentFollowerIsNotHealed(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*fixture)
 		want string // the step begun for db-2; "": held as follower_by_leader; "-": no step is planned

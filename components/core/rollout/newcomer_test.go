@@ -10,8 +10,8 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// TestR47_WhoWasNeverMadeIsNotJoining: only a newcomer that exists or is being made blocks other members.
-func TestR47_WhoWasNeverMadeIsNotJoining(t *testing.T) {
+// TestR47_AnUnmadeMemberIsNotJoining: only a newcomer that exists or is being made blocks other members.
+func TestR47_AnUnmadeMemberIsNotJoining(t *testing.T) {
 	newcomer := func() *fixture {
 		f := newFixture(4, "etcd").rolling()
 		f.joiner(3)
@@ -43,8 +43,8 @@ func TestR47_WhoWasNeverMadeIsNotJoining(t *testing.T) {
 	}
 }
 
-// TestR49_ADeadVoterStaysWhileNobodyCanComeIn: a dead voter is removed for replacement only if a newcomer could join.
-func TestR49_ADeadVoterStaysWhileNobodyCanComeIn(t *testing.T) {
+// TestR49_ADeadVoterStaysWhileNoNewcomerCanJoin: a dead voter is removed for replacement only if a newcomer could join.
+func TestR49_ADeadVoterStaysWhileNoNewcomerCanJoin(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(f *fixture)
 		held   bool
@@ -75,9 +75,9 @@ func TestR49_ADeadVoterStaysWhileNobodyCanComeIn(t *testing.T) {
 	}
 }
 
-// TestR104_WhoHasNoVoteGoesFirst: a terminating member without a vote goes even if another member is down: the others
-// may wait for it.
-func TestR104_WhoHasNoVoteGoesFirst(t *testing.T) {
+// TestR104_AMemberWithoutAVoteGoesFirst: a terminating member without a vote goes even if another member is down: the
+// others may wait for it.
+func TestR104_AMemberWithoutAVoteGoesFirst(t *testing.T) {
 	f := newFixture(4, "etcd")
 	f.spec.Replicas, f.obs.DeleteDisks = 3, []string{"db-3"}
 	f.down(1)
@@ -113,9 +113,9 @@ func TestR47_TwoThatAreNotListedDoNotWaitForEachOther(t *testing.T) {
 	}
 }
 
-// TestR104_WhoIsToGoWithoutAVoteDoesNotWaitForWhoJoins: a terminating member without a vote keeps out a made and
+// TestR104_ATerminatingNonVoterDoesNotWaitForANewcomer: a terminating member without a vote keeps out a made and
 // unlisted member, so it goes first.
-func TestR104_WhoIsToGoWithoutAVoteDoesNotWaitForWhoJoins(t *testing.T) {
+func TestR104_ATerminatingNonVoterDoesNotWaitForANewcomer(t *testing.T) {
 	f := newFixture(5, "etcd")
 	f.joiner(3)
 	f.joiner(4)
@@ -170,9 +170,9 @@ func TestR109_ASlotIsToGoWithTheCVMThatIsItsOwn(t *testing.T) {
 	}
 }
 
-// TestR115_R48_WhoIsReplacedBeforeWhom: a member that is out of the set waits for the member whose CVM is being made,
+// TestR115_R48_ReplacementsHaveAnOrder: a member that is out of the set waits for the member whose CVM is being made,
 // and otherwise for the first member. A dead voter in the set waits for no member, because it keeps the others out.
-func TestR115_R48_WhoIsReplacedBeforeWhom(t *testing.T) {
+func TestR115_R48_ReplacementsHaveAnOrder(t *testing.T) {
 	out := func(f *fixture) { f.listed("db-0", "db-3", "db-4") }
 	for name, c := range map[string]struct {
 		kind    string
@@ -211,9 +211,9 @@ func TestR115_R48_WhoIsReplacedBeforeWhom(t *testing.T) {
 	}
 }
 
-// TestR48_NobodyIsMadeBesideAVoterThatIsNotWell: a set adds a member only while it reaches each of its voters. Until
+// TestR48_NoMemberIsMadeWhileAVoterIsUnreachable: a set adds a member only while it reaches each of its voters. Until
 // then no member is made for it.
-func TestR48_NobodyIsMadeBesideAVoterThatIsNotWell(t *testing.T) {
+func TestR48_NoMemberIsMadeWhileAVoterIsUnreachable(t *testing.T) {
 	for kind, want := range map[string]string{"etcd": HoldSetChanging, "consul": ""} {
 		for name, change := range map[string]func(f *fixture){
 			"down":   func(f *fixture) { f.down(2) },
@@ -237,9 +237,9 @@ func TestR48_NobodyIsMadeBesideAVoterThatIsNotWell(t *testing.T) {
 	}
 }
 
-// TestR21_R48_WhoKeepsNewcomersOutDoesNotWaitForThem: a lost voter needs no budget in addition to the members that it
-// keeps out of the set.
-func TestR21_R48_WhoKeepsNewcomersOutDoesNotWaitForThem(t *testing.T) {
+// TestR21_R48_ALostVoterDoesNotWaitForNewcomers: a lost voter needs no budget in addition to the members that it keeps
+// out of the set.
+func TestR21_R48_ALostVoterDoesNotWaitForNewcomers(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind   string
 		change func(f *fixture)
@@ -267,9 +267,9 @@ func TestR21_R48_WhoKeepsNewcomersOutDoesNotWaitForThem(t *testing.T) {
 	}
 }
 
-// TestR47_WhoIsMadeInThisPassIsOnItsWay: a newcomer of this pass already counts as joining. Otherwise a step that
+// TestR47_ANewcomerOfThisPassCountsAsJoining: a newcomer of this pass already counts as joining. Otherwise a step that
 // takes a voter away in the same pass would be called off at the precommit check.
-func TestR47_WhoIsMadeInThisPassIsOnItsWay(t *testing.T) {
+func TestR47_ANewcomerOfThisPassCountsAsJoining(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind   string
 		change func(f *fixture)

@@ -90,7 +90,7 @@ func TestR31_SilenceIsNotBrokennessBeforeLostAfter(t *testing.T) {
 	wantExecutes(t, f.plan(), "UPDATE db-1")
 }
 
-func TestR31_ANewLeaderThatHeardNobodyYetCallsNobodyBroken(t *testing.T) {
+func TestR31_ANewLeaderWithoutReportsCallsNoMemberBroken(t *testing.T) {
 	f := newFixture(3, "consul").want("B")
 	for i := range f.obs.Slots {
 		f.obs.Slots[i].Report = nil // no report since the agent started
@@ -104,7 +104,7 @@ func TestR32_TiesGoByOrdinalDescending(t *testing.T) {
 	wantSequence(t, f.plan(), "db-2", "db-0", "db-3", "db-1")
 }
 
-func TestR33_LeadershipIsReadAnew(t *testing.T) {
+func TestR33_EachPassReadsLeadershipAgain(t *testing.T) {
 	f := newFixture(4, "consul").want("B")
 	wantExecutes(t, f.plan(), "UPDATE db-3")
 	f.lead(3) // leadership moved to the next candidate
@@ -170,9 +170,9 @@ func TestR145_AFirstMemberThatNeverCameUpCanBeChanged(t *testing.T) {
 	wantExecutes(t, f.plan(), "UPDATE db-0")
 }
 
-// TestR34_WhoWaitsForALeaderMayBeTheOneThatIsNeeded: a new Boot of a member that was healthy before has a minute to
-// find a leader. Once it was ready, it has unlimited time.
-func TestR34_WhoWaitsForALeaderMayBeTheOneThatIsNeeded(t *testing.T) {
+// TestR34_AMemberThatWaitsForALeaderMayBeNeeded: a new Boot of a member that was healthy before has a minute to find a
+// leader. Once it was ready, it has unlimited time.
+func TestR34_AMemberThatWaitsForALeaderMayBeNeeded(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(f *fixture, r *group.SlotRecord)
 		want condition
@@ -269,7 +269,7 @@ func TestACreationTakesNothingAwayAndWaitsForNoStep(t *testing.T) {
 	wantExecutes(t, f.plan(), "CREATE db-3")
 }
 
-func TestOpportunisticMovesOnlyWhatIsTouched(t *testing.T) {
+func TestOpportunisticUpdatesMoveOnlyRequestedSlots(t *testing.T) {
 	f := newFixture(3, "none").want("B")
 	f.spec.UpdatePolicy.Type = group.Opportunistic
 	p := f.plan()
@@ -337,9 +337,9 @@ func TestR104_ARemovalGoesBeforeAnUpdateThatCouldBeginAsWell(t *testing.T) {
 	wantExecutes(t, f.plan(), "UPDATE db-2")
 }
 
-// TestR10_WhoWasNotAskedYetIsNotBroken: an agent that just began to query its workload knows nothing about it. A
-// member that may serve is updated within the budget.
-func TestR10_WhoWasNotAskedYetIsNotBroken(t *testing.T) {
+// TestR10_AMemberWithoutAnAnswerYetIsNotBroken: an agent that just began to query its workload knows nothing about it.
+// A member that may serve is updated within the budget.
+func TestR10_AMemberWithoutAnAnswerYetIsNotBroken(t *testing.T) {
 	f := newFixture(3, "patroni").want("B").rolling()
 	none := 0
 	one := 1

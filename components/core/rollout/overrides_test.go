@@ -90,8 +90,8 @@ func TestR88_ADrainedVoterHoldsTheOthersWithoutADeadline(t *testing.T) {
 	}
 }
 
-// TestR139_WhatADrainKeepsBackIsHeldByName: a drain is named as the hold of the work that it keeps back.
-func TestR139_WhatADrainKeepsBackIsHeldByName(t *testing.T) {
+// TestR139_AHeldStepNamesTheDrain: a drain is named as the hold of the work that the drain keeps back.
+func TestR139_AHeldStepNamesTheDrain(t *testing.T) {
 	missing := newFixture(3, "none").missing(1).drains(1)
 	wantHeld(t, missing.plan(), "db-1", HoldDrained)
 
@@ -115,9 +115,9 @@ func TestR139_WhatADrainKeepsBackIsHeldByName(t *testing.T) {
 	wantExecutes(t, asked.plan(), "DRAIN db-1") // the drain comes first
 }
 
-// TestR139_WhatIsProtectedIsRepairedThoughItIsToBeDrained: a protection promises that a down member is restarted on
-// its disk, and keeps a drain as well.
-func TestR139_WhatIsProtectedIsRepairedThoughItIsToBeDrained(t *testing.T) {
+// TestR139_AProtectedMemberIsRepairedDespiteADrain: a protection promises that a down member is restarted on its disk,
+// and keeps a drain as well.
+func TestR139_AProtectedMemberIsRepairedDespiteADrain(t *testing.T) {
 	down := func(edit func(f *fixture)) *fixture {
 		f := newFixture(3, "none")
 		f.spec.AutoHealing = &group.AutoHealing{}
@@ -137,8 +137,8 @@ func TestR139_WhatIsProtectedIsRepairedThoughItIsToBeDrained(t *testing.T) {
 	wantExecutes(t, down(func(f *fixture) { f.drains(1) }).plan(), "DRAIN db-1")
 }
 
-// TestR92_WhatAFreezeCallsOffIsTold with the freeze's author and reason.
-func TestR92_WhatAFreezeCallsOffIsTold(t *testing.T) {
+// TestR92_ACalledOffStepNamesItsFreeze: the reason of the step has the freeze's author and reason.
+func TestR92_ACalledOffStepNamesItsFreeze(t *testing.T) {
 	f := newFixture(3, "none")
 	f.obs.Freeze = &Override{Reason: "we look into it", By: "ann", Group: "db"}
 	f.op(1, operation.Draining, func(op *operation.Operation) {
@@ -153,8 +153,8 @@ func TestR92_WhatAFreezeCallsOffIsTold(t *testing.T) {
 	}
 }
 
-// TestR139_AFreezeIsToldWhereItHoldsNothing: an empty plan would hide why the next step waits.
-func TestR139_AFreezeIsToldWhereItHoldsNothing(t *testing.T) {
+// TestR139_ThePlanShowsAFreezeThatHoldsNothing: an empty plan would hide why the next step waits.
+func TestR139_ThePlanShowsAFreezeThatHoldsNothing(t *testing.T) {
 	f := newFixture(3, "none")
 	f.obs.Freeze = &Override{Reason: "we look into it", By: "ann", Group: "db"}
 	const told = "frozen by an operator (ann): we look into it; lift the freeze to go on: cadre unfreeze db"
@@ -196,8 +196,8 @@ func TestR139_AnExclusionEndsWithItsTime(t *testing.T) {
 	}
 }
 
-// TestR139_AnExclusionCallsOffWhatHasNotActed: the exclusion calls off a repair or an update that has not acted.
-func TestR139_AnExclusionCallsOffWhatHasNotActed(t *testing.T) {
+// TestR139_AnExclusionCallsOffAStepThatHasNotActed: the exclusion calls off a repair or an update that has not acted.
+func TestR139_AnExclusionCallsOffAStepThatHasNotActed(t *testing.T) {
 	heals := newFixture(3, "none")
 	heals.spec.AutoHealing = &group.AutoHealing{}
 	heals.spec.Normalize()
@@ -228,9 +228,9 @@ func TestR139_AnExclusionCallsOffWhatHasNotActed(t *testing.T) {
 	}
 }
 
-// TestR139_WhoIsLeftBehindIsTold: a rollout names the Slots it left behind, and a reason whose length does not grow
-// with the group.
-func TestR139_WhoIsLeftBehindIsTold(t *testing.T) {
+// TestR139_ARolloutNamesTheSlotsItLeftBehind: a rollout names the Slots it left behind, and a reason whose length does
+// not grow with the group.
+func TestR139_ARolloutNamesTheSlotsItLeftBehind(t *testing.T) {
 	f := newFixture(8, "none").want("B").rolling()
 	for i := range 7 {
 		f.excludes(i, group.FromRollout)
@@ -242,9 +242,9 @@ func TestR139_WhoIsLeftBehindIsTold(t *testing.T) {
 	}
 }
 
-// TestWhatIsDrainedIsNotHealedInstead: an unhealthy member that an operator drains is drained first, and the drain
+// TestADrainedMemberIsNotHealedInstead: an unhealthy member that an operator drains is drained first, and the drain
 // holds healing. A protected member is repaired anyway.
-func TestWhatIsDrainedIsNotHealedInstead(t *testing.T) {
+func TestADrainedMemberIsNotHealedInstead(t *testing.T) {
 	f := heals(3, "none").failing(1, "ready").drains(1)
 	if a := actionOf(t, f.plan(), "db-1"); a.Kind != operation.Drain || a.Actor != operation.ActorOperator {
 		t.Errorf("%s by %s, want the drain", a.Kind, a.Actor)

@@ -70,7 +70,7 @@ func TestR143_AValueIsHeldLikeAnUpdate(t *testing.T) {
 	}
 }
 
-func TestR143_WhatIsGivenIsRecordedWithTheCall(t *testing.T) {
+func TestR143_GivenEnvIsRecordedWithItsCall(t *testing.T) {
 	f, name := coloured(t)
 	f.op(1, operation.Drained, func(op *operation.Operation) { op.From, op.To = f.spec.Revision(), f.spec.Revision() })
 	facts := f.facts(f.rec.Operations[0])
@@ -109,8 +109,8 @@ func TestR143_WhereThereIsNothingToGiveNothingIsUnapplied(t *testing.T) {
 	}
 }
 
-// TestR132_AMoveIsToldOnceAndOnlyWhereItsChangesAreKnown.
-func TestR132_AMoveIsToldOnceAndOnlyWhereItsChangesAreKnown(t *testing.T) {
+// TestR132_ThePlanShowsAKnownMoveOnce: the plan lists each pair of Revisions once, and only where both have records.
+func TestR132_ThePlanShowsAKnownMoveOnce(t *testing.T) {
 	f, _ := coloured(t)
 	f.spec.Template.InstanceType = "tdx.small"
 	a, before := f.spec.Revision(), f.spec.Template

@@ -10,8 +10,9 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// TestR139_AnOverrideIsToldWithAllThatIsKnown about it, and the override ends at its time.
-func TestR139_AnOverrideIsToldWithAllThatIsKnown(t *testing.T) {
+// TestR139_AnOverrideShowsItsAuthorReasonAndEnd: the text of an override has all known parts, and the override ends at
+// its time.
+func TestR139_AnOverrideShowsItsAuthorReasonAndEnd(t *testing.T) {
 	for want, k := range map[string]Override{
 		"": {}, " (ann)": {By: "ann"}, ": memory": {Reason: "memory"}, ", until 2026-01-02T03:04:05Z": {Until: epoch},
 		" (ann): memory, until 2026-01-02T03:04:05Z": {By: "ann", Reason: "memory", Until: epoch},
@@ -50,8 +51,9 @@ func TestR10_WhichReportCounts(t *testing.T) {
 	}
 }
 
-// TestR8_WhatIsUnbroken by the agent's clock, or, without the agent's clock, since the last pass.
-func TestR8_WhatIsUnbroken(t *testing.T) {
+// TestR8_HealthIsUnbrokenByTheAgentsClock: health is unbroken by the agent's clock or, without the agent's clock, since
+// the last pass.
+func TestR8_HealthIsUnbrokenByTheAgentsClock(t *testing.T) {
 	since := epoch.Add(-time.Hour)
 	for name, c := range map[string]struct {
 		r      Report
@@ -119,8 +121,9 @@ func TestR31_WhenSilenceBreaks(t *testing.T) {
 	}
 }
 
-// TestR53_WhoTakesOver: updated members before the others, extra members last, then by log and ordinal.
-func TestR53_WhoTakesOver(t *testing.T) {
+// TestR53_AnUpdatedMemberTakesOverFirst: updated members precede the others, extra members come last, and the log and
+// the ordinal order the rest.
+func TestR53_AnUpdatedMemberTakesOverFirst(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*fixture)
 		want string
@@ -188,8 +191,9 @@ func TestR53_WhichTransferCounts(t *testing.T) {
 	}
 }
 
-// TestR88_WhatMovesTheProgressClock: a state that opens again, a pause, an arrival, and a clock that was ahead.
-func TestR88_WhatMovesTheProgressClock(t *testing.T) {
+// TestR88_ArrivalsAndReopeningsMoveTheProgressClock: the clock moves for a state that opens again, a pause, an arrival,
+// and a clock that was ahead.
+func TestR88_ArrivalsAndReopeningsMoveTheProgressClock(t *testing.T) {
 	began := epoch.Add(-time.Hour)
 	for name, c := range map[string]struct {
 		from, to operation.RolloutState
@@ -252,8 +256,8 @@ func TestR88_AnArrivalMovesIt(t *testing.T) {
 	}
 }
 
-// TestR44_TheArithmeticIsTold with each step of a voting group.
-func TestR44_TheArithmeticIsTold(t *testing.T) {
+// TestR44_AStepShowsItsQuorumArithmetic: each step of a voting group shows the arithmetic.
+func TestR44_AStepShowsItsQuorumArithmetic(t *testing.T) {
 	f := newFixture(3, "consul")
 	w := seenBy(f)
 	c := candidate{m: w.find("db-2"), kind: operation.Update}
@@ -277,8 +281,9 @@ func TestR44_TheArithmeticIsTold(t *testing.T) {
 	}
 }
 
-// TestR128_WhatIsCertainlyGone: after our own deletion, or after listings lacked it for a while and no agent reported.
-func TestR128_WhatIsCertainlyGone(t *testing.T) {
+// TestR128_ACVMIsCertainlyGone: a CVM is certainly gone after the engine's own deletion, or after listings lacked the
+// CVM for a while and no agent reported.
+func TestR128_ACVMIsCertainlyGone(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*fixture)
 		want bool
@@ -312,8 +317,8 @@ func TestR128_WhatIsCertainlyGone(t *testing.T) {
 	}
 }
 
-// TestR80_WhoIsHeldByAHook of an open drain.
-func TestR80_WhoIsHeldByAHook(t *testing.T) {
+// TestR80_AMemberIsHeldByAHookOfItsDrain: only a hook of an open drain holds the member.
+func TestR80_AMemberIsHeldByAHookOfItsDrain(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling().op(2, operation.Draining, nil)
 	id := f.rec.Operations[0].ID
 	for name, c := range map[string]struct {

@@ -53,9 +53,9 @@ func againOf(p predicate) string {
 	return "once: " + p.once
 }
 
-// TestR140_ThePageTellsWhatHoldsAnAction: the page lists every name of the table in order, with the table's content
+// TestR140_ThePageListsTheHoldsOfAnAction: the page lists every name of the table in order, with the table's content
 // and a remedy for each.
-func TestR140_ThePageTellsWhatHoldsAnAction(t *testing.T) {
+func TestR140_ThePageListsTheHoldsOfAnAction(t *testing.T) {
 	text, err := os.ReadFile(rulesPage)
 	if err != nil {
 		t.Fatal(err)

@@ -165,9 +165,9 @@ func TestR74_R88_ARefusalDoesNotConsumeIt(t *testing.T) {
 	}
 }
 
-// TestR74_R88_WhatIsNotOfferedDoesNotConsumeIt: a resource that the platform no longer offers waits for an operator,
-// for any Slot that needs it.
-func TestR74_R88_WhatIsNotOfferedDoesNotConsumeIt(t *testing.T) {
+// TestR74_R88_AMissingOfferDoesNotConsumeTheProgressDeadline: a resource that the platform no longer offers waits for
+// an operator, for any Slot that needs it.
+func TestR74_R88_AMissingOfferDoesNotConsumeTheProgressDeadline(t *testing.T) {
 	for name, c := range map[string]struct {
 		refused string
 		want    operation.RolloutState
@@ -246,9 +246,9 @@ func TestR74_APreconditionIsNoFailure(t *testing.T) {
 	}
 }
 
-// TestR5_ACompleteRolloutIsStableWhateverTheStatusSays: its leader died before it wrote the status, and a member was
+// TestR5_ACompleteRolloutIsStableUnderAnyStatus: the rollout's leader died before it wrote the status, and a member was
 // lost meanwhile.
-func TestR5_ACompleteRolloutIsStableWhateverTheStatusSays(t *testing.T) {
+func TestR5_ACompleteRolloutIsStableUnderAnyStatus(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling().at(0, "B").at(1, "B").at(2, "B")
 	f.rec.Rollout.State = operation.Complete
 	f.stopped(1)
@@ -348,9 +348,9 @@ func TestI6_AFailedRolloutWaitsForADecision(t *testing.T) {
 	}
 }
 
-// TestR88_AReopenedRolloutHasItsTimeAnew: a completed rollout that is opened again has its whole time, even if it was
+// TestR88_AReopenedRolloutHasItsWholeTime: a completed rollout that is opened again has its whole time, even if it was
 // complete for longer.
-func TestR88_AReopenedRolloutHasItsTimeAnew(t *testing.T) {
+func TestR88_AReopenedRolloutHasItsWholeTime(t *testing.T) {
 	f := newFixture(3, "none")
 	f.rec.Rollout.ProgressAt = f.now.Add(-24 * time.Hour)
 	f.obs.Slots[1].Admission.Revision = revisionOf(f.spec, "B") // an operator moved it by hand
@@ -465,7 +465,7 @@ func TestR105_StepsOfTheOldRolloutAreNoEvidenceAboutTheNew(t *testing.T) {
 	}
 }
 
-func TestR138_TheMessageSaysWhatIsWaitedFor(t *testing.T) {
+func TestR138_TheMessageNamesTheReasonOfAWait(t *testing.T) {
 	for want, f := range map[string]*fixture{
 		"3 of 3 slots available at": newFixture(3, "none"),
 		"begins UPDATE of db-2":     newFixture(3, "none").want("B"),

@@ -211,9 +211,9 @@ func TestR26_PropertyBlindBeginsNothing(t *testing.T) {
 	})
 }
 
-// TestR50_PropertyWhatIsBegunIsSafeAtOnce: for steps of this pass, the precommit check is never more permissive than
-// the preflight check.
-func TestR50_PropertyWhatIsBegunIsSafeAtOnce(t *testing.T) {
+// TestR50_PropertyABegunStepIsSafeAtOnce: for steps of this pass, the precommit check is never more permissive than the
+// preflight check.
+func TestR50_PropertyABegunStepIsSafeAtOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := anyFixture(t)
 		p := f.plan()

@@ -7,8 +7,8 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// TestR108_ANewSlotGetsWhatWasProvenLast: stable stands still while a Slot is kept back, and no other Slot runs it.
-func TestR108_ANewSlotGetsWhatWasProvenLast(t *testing.T) {
+// TestR108_ANewSlotGetsTheLastProvenRevision: stable stands still while a Slot is kept back, and no other Slot runs it.
+func TestR108_ANewSlotGetsTheLastProvenRevision(t *testing.T) {
 	pinned := func(f *fixture, to string) {
 		f.spec.Instances = []group.InstanceSettings{{Ordinal: 2, PinnedRevision: revisionOf(f.spec, to)}}
 	}
@@ -43,9 +43,9 @@ func TestR108_ANewSlotGetsWhatWasProvenLast(t *testing.T) {
 	}
 }
 
-// TestR108_WhatIsMadeAtTheLastProvenOneIsMadeThere: the target is proven while the Slot is being made. That is no
+// TestR108_ACreationAtTheLastProvenRevisionGoesOn: the target is proven while the Slot is being made. The proof is no
 // reason to begin again, wherever stable stands still.
-func TestR108_WhatIsMadeAtTheLastProvenOneIsMadeThere(t *testing.T) {
+func TestR108_ACreationAtTheLastProvenRevisionGoesOn(t *testing.T) {
 	for to, off := range map[string]bool{"A": false, "B": false, "C": false, "N": true} {
 		f := newFixture(4, "none").missing(3).at(0, "B").at(1, "B").at(2, "C")
 		f.rec.Revisions[revisionOf(f.spec, "N")] = group.RevisionRecord{ComposeHash: hashOf("N")}

@@ -71,7 +71,7 @@ func TestR43_TheOrderOfTheListMeansNothing(t *testing.T) {
 	wantExecutes(t, f.plan(), "UPDATE db-2")
 }
 
-func TestR43_NobodyToldWhoVotes(t *testing.T) {
+func TestR43_NoReportNamesTheVoters(t *testing.T) {
 	f := newFixture(3, "consul").want("B")
 	for i := range f.obs.Slots {
 		f.obs.Slots[i].Report.Voters, f.obs.Slots[i].Report.QuorumMember = nil, false
@@ -135,7 +135,7 @@ func TestR44_AWrongHealthCheckDoesNotTalkQuorumAway(t *testing.T) {
 	wantHeld(t, f.plan(), "db-2", HoldQuorum)
 }
 
-func TestR44_WhoIsTakenInThisPassIsNotLeft(t *testing.T) {
+func TestR44_AMemberTakenInThisPassIsNotCounted(t *testing.T) {
 	f := newFixture(4, "consul").want("B")
 	f.spec.UpdatePolicy.MaxUnavailableFixed, f.spec.UpdatePolicy.ParallelVoters = intp(4), true
 	wantExecutes(t, f.plan(), "UPDATE db-3") // of four voters three must stay
@@ -158,7 +158,7 @@ func TestR45_TheMostAdvancedLogGoesFirstBelowQuorum(t *testing.T) {
 	wantExecutes(t, f.plan(), "UPDATE db-1")
 }
 
-func TestR45_OneThatIsBehindMayBeTheVoteThatTheLeaderStandsOn(t *testing.T) {
+func TestR45_ALaggingVoterMayBeTheVoteOfTheLeader(t *testing.T) {
 	f := newFixture(3, "consul").want("B").rolling().at(1, "B").sick(1).lagging(2, 10)
 	p := f.plan() // db-0 leads: at least one voter votes for it, and db-1 does not
 	wantExecutes(t, p)
@@ -390,10 +390,10 @@ func TestR53_ARetryGivesNoSecondTransfer(t *testing.T) {
 	}
 }
 
-// TestWhoIsToBeRemovedTakesOver: the group shrinks to its leader, while the other members still run. They run because
-// no operator agreed to lose their disks. The leader's update hands leadership to one of them; earlier it interrupted
-// the service. Found by the simulator, seed 15.
-func TestWhoIsToBeRemovedTakesOver(t *testing.T) {
+// TestATerminatingMemberMayTakeOver: the group shrinks to its leader, while the other members still run. The other
+// members run because no operator agreed to lose their disks. The leader's update hands leadership to one of them;
+// earlier it interrupted the service. Found by the simulator, seed 15.
+func TestATerminatingMemberMayTakeOver(t *testing.T) {
 	f := newFixture(4, "patroni").want("B").rolling()
 	f.spec.Replicas = 1
 	p := f.plan()
@@ -418,8 +418,8 @@ func TestAnInterimTransferIsNotTheRolloutsOne(t *testing.T) {
 	wantExecutes(t, p, "UPDATE db-1")
 }
 
-// TestStepsAreToldWithTheirNumber if there are more steps than named steps.
-func TestStepsAreToldWithTheirNumber(t *testing.T) {
+// TestAMessageCountsMembersBeyondTheNamedOnes: the message has the number of members that it does not name.
+func TestAMessageCountsMembersBeyondTheNamedOnes(t *testing.T) {
 	for want, s := range map[string]away{
 		"db-1 is":                   {n: 1, some: []string{"db-1"}},
 		"db-1, db-2 are":            {n: 2, some: []string{"db-1", "db-2"}},

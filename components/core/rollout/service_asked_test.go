@@ -40,9 +40,9 @@ func TestR115_AnOperatorNamesAService(t *testing.T) {
 	}
 }
 
-// TestR115_AServiceIsNotOrderedFromWhoDoesNotHear: the request waits for an agent that does not report, and names the
-// reason. The budget holds the request like any other restart, and a gone CVM answers it.
-func TestR115_AServiceIsNotOrderedFromWhoDoesNotHear(t *testing.T) {
+// TestR115_AServiceRestartIsNotOrderedFromASilentAgent: the request waits for an agent that does not report, and names
+// the reason. The budget holds the request like any other restart, and a gone CVM answers it.
+func TestR115_AServiceRestartIsNotOrderedFromASilentAgent(t *testing.T) {
 	f := newFixture(3, "none").asksService("db-1", "web")
 	f.obs.Slots[1].Report.ReceivedAt = f.now.Add(-operation.LiveWithin)
 	wantHeld(t, f.plan(), "db-1", HoldUnknownHealth)

@@ -48,8 +48,8 @@ func told(t *testing.T, kind string, n int) map[string]int {
 	return out
 }
 
-// TestNothingThatIsToldGrowsWithTheGroup except for the digits of its numbers.
-func TestNothingThatIsToldGrowsWithTheGroup(t *testing.T) {
+// TestNoMessageGrowsWithTheGroup: only the digits of its numbers make a message longer.
+func TestNoMessageGrowsWithTheGroup(t *testing.T) {
 	const digits = 200
 	for _, kind := range []string{group.WorkloadNone, group.WorkloadPatroni, group.WorkloadEtcd} {
 		small, large := told(t, kind, 100), told(t, kind, 2000)

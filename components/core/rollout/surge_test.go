@@ -21,8 +21,8 @@ func surged(n int, kind string) *fixture {
 	return f.want("B").rolling()
 }
 
-// TestR15_AnExtraSlotIsToldAsOne during its whole life, including its removal.
-func TestR15_AnExtraSlotIsToldAsOne(t *testing.T) {
+// TestR15_TheStatusMarksAnExtraSlot: the status marks the Slot during its whole life, including its removal.
+func TestR15_TheStatusMarksAnExtraSlot(t *testing.T) {
 	f := surged(2, "none")
 	check := func(when string, kind operation.Kind) {
 		t.Helper()
@@ -113,9 +113,9 @@ func TestR15_AnExtraMemberThatLivesIsNotLost(t *testing.T) {
 	}
 }
 
-// TestR15_AnExtraMemberForWhatMayBegin: no extra member is made for a step that waits for an operator anyway. A drain
-// and a restart boot no content that could be refused.
-func TestR15_AnExtraMemberForWhatMayBegin(t *testing.T) {
+// TestR15_AnExtraMemberNeedsAStepThatMayBegin: no extra member is made for a step that waits for an operator anyway. A
+// drain and a restart boot no content that could be refused.
+func TestR15_AnExtraMemberNeedsAStepThatMayBegin(t *testing.T) {
 	ask := func(kind RequestKind, service string) func(*fixture) {
 		return func(f *fixture) {
 			f.asks("db-1", "q")
@@ -231,9 +231,9 @@ func TestR15_NoExtraMemberForASlotThatWaits(t *testing.T) {
 	}
 }
 
-// TestR15_WhatIsSaidOfAnExtraSlotKeepsItFromNoRollout: an extra member runs a new Revision before the members with
-// data of their own, for any settings of its ordinal. A rollout is complete without the extra member.
-func TestR15_WhatIsSaidOfAnExtraSlotKeepsItFromNoRollout(t *testing.T) {
+// TestR15_SettingsOfAnExtraSlotKeepItFromNoRollout: an extra member runs a new Revision before the members with data of
+// their own, for any settings of its ordinal. A rollout is complete without the extra member.
+func TestR15_SettingsOfAnExtraSlotKeepItFromNoRollout(t *testing.T) {
 	for name, edit := range map[string]func(*fixture){
 		"a mark":  func(f *fixture) { f.excludes(2, group.FromRollout) },
 		"a field": func(f *fixture) { f.spec.Instances = []group.InstanceSettings{{Ordinal: 2, ExcludeFromRollout: true}} },

@@ -8,7 +8,7 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-func TestR103_UndoGoesBackToWhatWasProven(t *testing.T) {
+func TestR103_AnUndoGoesBackToAProvenRevision(t *testing.T) {
 	history := func(states ...string) (out []operation.Rollout) {
 		for i := 0; i < len(states); i += 2 {
 			out = append(out, operation.Rollout{To: states[i], State: operation.RolloutState(states[i+1])})
@@ -42,9 +42,9 @@ func TestR103_UndoGoesBackToWhatWasProven(t *testing.T) {
 	}
 }
 
-// TestR103_AnUndoOfWhatNeverArrivedIsAskedAbout: an undo of an undo has two meanings if the undone rollout never
+// TestR103_AnUndoOfAnIncompleteRolloutAsksTheOperator: an undo of an undo has two meanings if the undone rollout never
 // completed.
-func TestR103_AnUndoOfWhatNeverArrivedIsAskedAbout(t *testing.T) {
+func TestR103_AnUndoOfAnIncompleteRolloutAsksTheOperator(t *testing.T) {
 	for name, c := range map[string]struct {
 		target, history, want string
 	}{

@@ -14,8 +14,8 @@ import (
 // seenBy is the world of a fixture, with its rollout and its view.
 func seenBy(f *fixture) *world { return Evaluate(f.spec, f.rec, f.obs, f.now, f.t).w }
 
-// TestWhoLeads: one claimant, and no healthy member names another leader.
-func TestWhoLeads(t *testing.T) {
+// TestALeaderIsTheOnlyClaimant: the leader is the one claimant, and no healthy member names another leader.
+func TestALeaderIsTheOnlyClaimant(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit   func(*fixture)
 		leader string
@@ -50,9 +50,9 @@ func TestWhoLeads(t *testing.T) {
 	}
 }
 
-// TestR43_WhoVotes: the members' own lists decide. Different lists make the voters unknown, and the last report of a
-// gone or leaving member does not count.
-func TestR43_WhoVotes(t *testing.T) {
+// TestR43_TheMembersOwnListsDecideTheVoters: the members' own lists decide. Different lists make the voters unknown,
+// and the last report of a gone or leaving member does not count.
+func TestR43_TheMembersOwnListsDecideTheVoters(t *testing.T) {
 	odd := func(f *fixture) { f.obs.Slots[2].Report.Voters = []string{"db-2"} }
 	for name, c := range map[string]struct {
 		edit    func(*fixture)
@@ -101,8 +101,9 @@ func TestR43_WhoVotes(t *testing.T) {
 	}
 }
 
-// TestR125_ASilentLeaderIsNamedByWhoFollows, and by no other member, unless the leader is certainly down.
-func TestR125_ASilentLeaderIsNamedByWhoFollows(t *testing.T) {
+// TestR125_FollowersNameASilentLeader: no other member names the leader, and no report names a leader that is certainly
+// down.
+func TestR125_FollowersNameASilentLeader(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*fixture)
 		want bool
@@ -132,8 +133,8 @@ func TestR125_ASilentLeaderIsNamedByWhoFollows(t *testing.T) {
 	}
 }
 
-// TestR31_WhoCountsAsAVoter in the order of a rollout.
-func TestR31_WhoCountsAsAVoter(t *testing.T) {
+// TestR31_TheOrderCountsAListedMemberAsAVoter: where no member lists the voters, the role of a member decides.
+func TestR31_TheOrderCountsAListedMemberAsAVoter(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind string
 		edit func(*fixture)
@@ -189,8 +190,9 @@ func TestR10_WhenAnAgentIsExpected(t *testing.T) {
 	}
 }
 
-// TestR39_WhatASlotWasGiven without a proof: by the open step, the platform's hash, or the record.
-func TestR39_WhatASlotWasGiven(t *testing.T) {
+// TestR39_AnUnprovenSlotHasItsGivenRevision: the open step, the platform's hash or the record names the Revision
+// without a proof.
+func TestR39_AnUnprovenSlotHasItsGivenRevision(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*fixture)
 		want bool
@@ -293,8 +295,8 @@ func TestWhichAppAGroupIsOf(t *testing.T) {
 	}
 }
 
-// TestFactsSayWhoIsListed, and the refusal, and the set's id of the member.
-func TestFactsSayWhoIsListed(t *testing.T) {
+// TestFactsNameTheListedMembers: the facts also have the refusal, and the set's id of the member.
+func TestFactsNameTheListedMembers(t *testing.T) {
 	f := newFixture(3, "etcd").want("B")
 	op := drained(f, 2)
 	f.obs.Slots[0].Report.MemberIDs = map[string]string{"db-2": "a1"}
@@ -320,8 +322,8 @@ func TestFactsSayWhoIsListed(t *testing.T) {
 	}
 }
 
-// TestConditionsSayWhatAndSinceWhen until the status or the reason changes.
-func TestConditionsSayWhatAndSinceWhen(t *testing.T) {
+// TestConditionsKeepTheirTime: a condition keeps its time until the status or the reason changes.
+func TestConditionsKeepTheirTime(t *testing.T) {
 	since := func(f *fixture, kind string) time.Time {
 		t.Helper()
 		for _, c := range f.plan().Status.Conditions {
@@ -394,8 +396,8 @@ func conditionText(f *fixture, kind string) string {
 	return ""
 }
 
-// TestWhatAStepIsCalled in the reported Slot state.
-func TestWhatAStepIsCalled(t *testing.T) {
+// TestAStepHasANameInTheSlotState: the reported Slot state names the step.
+func TestAStepHasANameInTheSlotState(t *testing.T) {
 	for name, c := range map[string]struct {
 		op   func(*operation.Operation)
 		at   operation.Phase

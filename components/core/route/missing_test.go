@@ -206,8 +206,9 @@ func TestASpecThatCannotBeReadTakesNothing(t *testing.T) {
 	}
 }
 
-// TestAnAddressThatCannotBeReadIsTheOneThatCallersHave.
-func TestAnAddressThatCannotBeReadIsTheOneThatCallersHave(t *testing.T) {
+// TestCallersKeepAnUnreadableAddress: an unreadable record of an address leaves the callers with the address that they
+// already have.
+func TestCallersKeepAnUnreadableAddress(t *testing.T) {
 	all := settled(t, cluster())
 	all.Specs["postgres"].Backends[0].Allow = []string{"webdemo", "app", "idle"}
 	k, m := without(all, nil, []string{"postgres-master"}, nil)

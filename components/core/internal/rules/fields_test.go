@@ -111,7 +111,7 @@ func rangeAndDefault(f group.Field) string {
 	return strings.TrimPrefix(text+"; "+f.Default, "; ")
 }
 
-func TestTheFieldReferenceIsWhatTheCodeSays(t *testing.T) {
+func TestTheFieldReferenceMatchesTheCode(t *testing.T) {
 	text := page(t, groupFile)
 	before, rest, begins := strings.Cut(text, fieldsBegin)
 	told, after, ends := strings.Cut(rest, fieldsEnd)

@@ -58,9 +58,9 @@ func heldBy(p rollout.Plan, predicate string) bool {
 	return false
 }
 
-// TestWhatIsPlannedFromStaysAsItIs: a leader reuses its parsed records for planning as long as the records do not
+// TestAPlanDoesNotChangeItsInputs: a leader reuses its parsed records for planning as long as the records do not
 // change.
-func TestWhatIsPlannedFromStaysAsItIs(t *testing.T) {
+func TestAPlanDoesNotChangeItsInputs(t *testing.T) {
 	for _, kind := range []string{group.WorkloadNone, group.WorkloadPatroni} {
 		world, before := Busy(200, kind), Busy(200, kind)
 		world.Decide()
