@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -253,6 +254,9 @@ func (t *taken) add(w *world, c candidate) {
 	}
 	if !c.m.terminating && !c.m.extra && !c.m.unavailable() {
 		t.added = append(t.added, c.m)
+	}
+	if c.m.terminating {
+		t.removing = cmp.Or(t.removing, c.m)
 	}
 	if c.m.unsure {
 		t.unsure++

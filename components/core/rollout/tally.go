@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"slices"
 
 	"cadre.dev/core/operation"
@@ -56,6 +57,9 @@ func (w *world) takeTally() {
 			}
 			if m.open.Kind != operation.Create && m.open.Kind != operation.Drain {
 				t.steps = append(t.steps, m)
+			}
+			if m.open.Kind == operation.Delete && m.terminating {
+				t.removing = cmp.Or(t.removing, m)
 			}
 			if m.open.Kind == operation.Replace {
 				t.replacing = append(t.replacing, m)

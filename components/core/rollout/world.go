@@ -295,6 +295,8 @@ type taken struct {
 	// replacing are the members that get another CVM, joining the members that are created and join the set.
 	replacing, joining []*member
 	voters             []*member
+	// removing is the first terminating member among them, or nil.
+	removing *member
 	// healing counts the steps that heal.
 	healing int
 	// added are the members that were not in U before.
@@ -391,6 +393,8 @@ type tally struct {
 	delayedUntil time.Time
 	// creating have an open Create, steps any other open Operation except a Drain, and replacing an open Replace.
 	creating, steps, replacing []*member
+	// removing is the first terminating member with an open Delete, or nil.
+	removing *member
 	// healing counts the open steps of healing.
 	healing int
 	// proven: one Slot is available at the target.
