@@ -226,9 +226,3 @@ func (op Operation) adopt(f Facts, now time.Time) Operation {
 	op.Times.HealthyBy = now.Add(f.Limits.Healthy)
 	return op.enter(Booting, now).because("waits for the first boot")
 }
-
-const (
-	effectUnknown effectSight = iota
-	effectSeen
-	effectAbsent
-)

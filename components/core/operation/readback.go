@@ -4,6 +4,12 @@ import "time"
 
 type effectSight int
 
+const (
+	effectUnknown effectSight = iota
+	effectSeen
+	effectAbsent
+)
+
 // readBack derives from the platform and the admissions whether the last call had an effect. A task in progress
 // decides nothing; its effect shows when the task ends. Absence needs a listing made after the call had time to show.
 func (op Operation) readBack(f Facts, now time.Time) effectSight {

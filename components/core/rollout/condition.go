@@ -7,6 +7,11 @@ import (
 	"cadre.dev/core/policy"
 )
 
+// condition is the verdict of all evidence about one member. The evidence is the platform's listing, the admission
+// and its refusals, the agent's report and the reports of the other members. The planner computes the condition
+// once per pass, and every rule uses it. The most certain loss comes first, which is the order of repairs (R31).
+type condition int
+
 const (
 	// notBooted: no Boot of the member runs, by the platform's listing or by attestation.
 	notBooted condition = iota

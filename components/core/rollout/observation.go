@@ -322,6 +322,19 @@ type Request struct {
 // RequestKind is the kind of an operator's request.
 type RequestKind string
 
+const (
+	// RequestRestart asks for a restart of one Slot at its current Revision, or of only the given Service.
+	RequestRestart RequestKind = "restart"
+	// RequestUpdate asks for the immediate update of one Slot to its wanted Revision.
+	RequestUpdate RequestKind = "update"
+	// RequestReplace asks for another CVM, with an empty disk, for one Slot.
+	RequestReplace RequestKind = "replace"
+	// RequestResolve records how an Operation ended whose call has an unknown effect.
+	RequestResolve RequestKind = "resolve"
+	// RequestRetry lets a failed rollout go on.
+	RequestRetry RequestKind = "retry"
+)
+
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a

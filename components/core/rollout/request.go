@@ -8,19 +8,6 @@ import (
 	"cadre.dev/core/operation"
 )
 
-const (
-	// RequestRestart asks for a restart of one Slot at its current Revision, or of only the given Service.
-	RequestRestart RequestKind = "restart"
-	// RequestUpdate asks for the immediate update of one Slot to its wanted Revision.
-	RequestUpdate RequestKind = "update"
-	// RequestReplace asks for another CVM, with an empty disk, for one Slot.
-	RequestReplace RequestKind = "replace"
-	// RequestResolve records how an Operation ended whose call has an unknown effect.
-	RequestResolve RequestKind = "resolve"
-	// RequestRetry lets a failed rollout go on.
-	RequestRetry RequestKind = "retry"
-)
-
 // PassedByName reports that a hold of a rollout's step does not apply when an operator requests the update of that
 // Slot by its name.
 func PassedByName(predicate string) bool {

@@ -318,11 +318,6 @@ func (w *world) lostAt(m *member) time.Time {
 	return later(m.record.UnavailableSince, m.record.SilenceFrom).Add(w.t.LostAfter)
 }
 
-// condition is the verdict of all evidence about one member. The evidence is the platform's listing, the admission
-// and its refusals, the agent's report and the reports of the other members. The planner computes the condition
-// once per pass, and every rule uses it. The most certain loss comes first, which is the order of repairs (R31).
-type condition int
-
 // attempts counts the Operations of m towards a Revision in this rollout.
 func (w *world) attempts(m *member, to string) int {
 	n := 0
