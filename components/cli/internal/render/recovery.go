@@ -33,7 +33,7 @@ func Recovery(s Style, r client.Recovery) string {
 		}
 	default:
 		text += s.Paint("halted: "+r.Halted, Bad) + "\n\n" +
-			"nothing was written. Write again what is gone since the backup, then repeat with --reason and --yes:\n" +
+			"nothing was written. Repeat the changes that the backup lacks, then repeat this command with --reason and --yes:\n" +
 			fmt.Sprintf("the next leader resumes above term %d and state %d\n", r.Raised.Term, r.Raised.State)
 	}
 	return text
