@@ -57,7 +57,7 @@ func (c *Coordinator) answerUnsettled(ctx context.Context, work *tasks) error {
 	work.run("overlay", node.Run)
 	work.run("discovery", func(ctx context.Context) error { return c.peers.Run(ctx, func() {}, func([]platform.Instance) {}) })
 	work.run("status", func(ctx context.Context) error {
-		return status.Run(ctx, local, status.NewMetrics(), func() status.Health { return status.Health{Slot: c.cfg.Slot} })
+		return status.Run(ctx, local, status.Pages{Metrics: status.NewMetrics(), Health: func() status.Health { return status.Health{Slot: c.cfg.Slot} }})
 	})
 	return nil
 }

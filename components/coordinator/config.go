@@ -43,7 +43,7 @@ type Config struct {
 	ConsulBinary     string
 	Datacenter       string
 	// SessionListen, APIListen and StatusListen are listen addresses; empty means
-	// ":7443", ":7444" and "127.0.0.1:7071".
+	// ":7443", ":7444" and "127.0.0.1:7070".
 	SessionListen, APIListen, StatusListen string
 	Version                                string
 }
@@ -107,13 +107,13 @@ func (c *Config) complete() error {
 	fill(&c.Datacenter, "dc1")
 	fill(&c.SessionListen, fmt.Sprintf(":%d", group.SessionPort))
 	fill(&c.APIListen, fmt.Sprintf(":%d", group.CoordinatorAPIPort))
-	fill(&c.StatusListen, fmt.Sprintf("127.0.0.1:%d", group.CoordinatorStatusPort))
+	fill(&c.StatusListen, fmt.Sprintf("127.0.0.1:%d", group.AgentAPIPort))
 	// Metrics and health are for this CVM only: a port on another address is reachable from the
 	// gateway (TOK-18).
 	if host, _, err := net.SplitHostPort(c.StatusListen); err != nil {
 		errs = append(errs, fmt.Errorf("status listen %q: %w", c.StatusListen, err))
 	} else if at, err := netip.ParseAddr(host); err != nil || !at.IsLoopback() {
-		errs = append(errs, fmt.Errorf("status listen %q: LISTENER_FORBIDDEN: want a loopback address, e.g. 127.0.0.1:7071", c.StatusListen))
+		errs = append(errs, fmt.Errorf("status listen %q: LISTENER_FORBIDDEN: want a loopback address, e.g. 127.0.0.1:7070", c.StatusListen))
 	}
 	return errors.Join(errs...)
 }

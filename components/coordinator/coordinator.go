@@ -191,7 +191,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 		serve = c.afterConfirmed(serve)
 	}
 	work.run("api", serve)
-	work.run("status", func(ctx context.Context) error { return status.Run(ctx, local, c.metrics, c.health) })
+	work.run("status", func(ctx context.Context) error { return status.Run(ctx, local, c.pages()) })
 	c.log.Info("coordinator started", "slot", c.cfg.Slot, "instance", c.info.InstanceID, "version", c.cfg.Version)
 
 	select {

@@ -10,7 +10,7 @@ import (
 // TestTOK18_StatusListensOnLoopbackOnly: metrics and health are not for the gateway.
 func TestTOK18_StatusListensOnLoopbackOnly(t *testing.T) {
 	for address, good := range map[string]bool{
-		"": true, "127.0.0.1:7071": true, ":7071": false, "0.0.0.0:7071": false, "[::]:7071": false, "10.0.0.1:7071": false, "7071": false,
+		"": true, "127.0.0.1:7070": true, ":7070": false, "0.0.0.0:7070": false, "[::]:7070": false, "10.0.0.1:7070": false, "7070": false,
 	} {
 		c := Config{Cluster: "demo", Slot: "coordinator-0", Replicas: 1, Gateway: overlay.Gateway{Domain: "gw"}, StatusListen: address}
 		err := c.complete()

@@ -36,14 +36,19 @@ func (h *harness) mesh(api *operator) {
 			}
 		}
 	}
-	resp, err := http.Get("http://127.0.0.1:7071/metrics")
-	if err != nil {
-		h.t.Error(err)
-		return
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if want := `cadre_overlay_path_info{carrier="tls",path="gateway",peer="web-0"} 1`; err != nil || !strings.Contains(string(body), want) {
-		h.t.Errorf("metrics: %v; %q is missing", err, want)
+	for page, want := range map[string]string{
+		"metrics":     `cadre_overlay_path_info{carrier="tls",path="gateway",peer="web-0"} 1`,
+		"v1/instance": `"member":{"known":true,"role":"leader","ready":true,"leader":"coordinator-0"}`,
+	} {
+		resp, err := http.Get("http://127.0.0.1:7070/" + page)
+		if err != nil {
+			h.t.Error(err)
+			return
+		}
+		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil || !strings.Contains(string(body), want) {
+			h.t.Errorf("%s: %v; %q is missing in %.500s", page, err, want, body)
+		}
 	}
 }

@@ -8,12 +8,12 @@ import (
 // Ports of Cadre, of its programs and of its platform inside a CVM. They are defaults where a flag
 // can change them.
 const (
-	AgentAPIPort          = 7070
-	lastAgentPort         = 7079
-	CoordinatorStatusPort = 7071
-	SessionPort           = 7443
-	CoordinatorAPIPort    = 7444
-	ConsulHTTPPort        = 8500
+	// AgentAPIPort is where the agent of a CVM answers; in a coordinator's CVM the coordinator does.
+	AgentAPIPort       = 7070
+	lastAgentPort      = 7079
+	SessionPort        = 7443
+	CoordinatorAPIPort = 7444
+	ConsulHTTPPort     = 8500
 	// ConsulXDSPort is where Envoy gets its configuration, in a CVM as at a coordinator.
 	ConsulXDSPort = 8502
 	// ConsulRPCPort and ConsulGossipPort are the two ports that Peers reach on the VIP:
@@ -35,7 +35,6 @@ type ownPort struct {
 // at a port for Peers, also when a coordinator sends another one (OVL-07, OVL-08, HK-01).
 var ownPorts = []ownPort{
 	{port: AgentAPIPort, owner: "the agent's interface for workloads"},
-	{port: CoordinatorStatusPort, owner: "a coordinator's status page"},
 	{port: SessionPort, owner: "the overlay's Sessions"},
 	{port: CoordinatorAPIPort, owner: "the coordinators' API"},
 	{port: 8090, owner: "dstack's guest agent"},

@@ -358,11 +358,10 @@ func (c *cluster) sinks(t *testing.T, scan func(sink string, text []byte)) {
 		}
 	}
 	for _, p := range ours {
-		pages := []string{"http://127.0.0.1:7070/metrics", "http://127.0.0.1:7070/v1/instance", "http://127.0.0.1:7070/v1/lifecycle", "http://127.0.0.1:7070/readyz"}
-		if p.program == "cadre-coordinator" {
-			pages = []string{"http://127.0.0.1:7071/metrics", "http://127.0.0.1:7071/readyz"}
-		}
-		for _, page := range append(pages, "http://127.0.0.1:8500/v1/agent/self", "http://127.0.0.1:8500/v1/agent/members", "http://127.0.0.1:8500/v1/agent/metrics") {
+		for _, page := range []string{
+			"http://127.0.0.1:7070/metrics", "http://127.0.0.1:7070/v1/instance", "http://127.0.0.1:7070/v1/lifecycle", "http://127.0.0.1:7070/readyz",
+			"http://127.0.0.1:8500/v1/agent/self", "http://127.0.0.1:8500/v1/agent/members", "http://127.0.0.1:8500/v1/agent/metrics",
+		} {
 			scan(p.program+" "+page, c.page(t, p, page))
 		}
 		if p.program == "cadre-coordinator" {

@@ -107,7 +107,7 @@ func runCoordinator(ctx context.Context, raw json.RawMessage) (worker.Actor, err
 		Close: func() { stop(); <-ended; guest.Close() },
 		Methods: map[string]worker.Method{
 			"health": worker.Typed(func(ctx context.Context, _ nothing) (out health, err error) {
-				return out, get(ctx, "http://127.0.0.1:7071/healthz", "", &out)
+				return out, get(ctx, "http://127.0.0.1:7070/healthz", "", &out)
 			}),
 			"memory": worker.Typed(func(context.Context, nothing) (memory, error) { return ownMemory() }),
 			"raft": worker.Typed(func(ctx context.Context, _ nothing) (raft, error) {

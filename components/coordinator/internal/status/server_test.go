@@ -20,7 +20,7 @@ func TestReadinessGoesAndComes(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := Run(ctx, listener, NewMetrics(), func() Health { return Health{Records: records.Load()} }); err != nil {
+		if err := Run(ctx, listener, Pages{Metrics: NewMetrics(), Health: func() Health { return Health{Records: records.Load()} }}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -58,7 +58,7 @@ func TestINP01_HeadersAreBounded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := Run(ctx, listener, NewMetrics(), func() Health { return Health{} }); err != nil {
+		if err := Run(ctx, listener, Pages{Metrics: NewMetrics(), Health: func() Health { return Health{} }}); err != nil {
 			t.Error(err)
 		}
 	})

@@ -14,7 +14,7 @@ import (
 )
 
 // coordinatorFigures is where a coordinator serves its figures, to its own CVM alone.
-const coordinatorFigures = "http://127.0.0.1:7071/metrics"
+const coordinatorFigures = "http://127.0.0.1:7070/metrics"
 
 // GroupFigures are the metrics of a group that the coordinators' leader serves: values by their
 // name and labels in Prometheus' text, such as `cadre_group_slots{group="etcd",state="Available"}`.
