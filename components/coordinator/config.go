@@ -13,6 +13,7 @@ import (
 	"cadre.dev/attest"
 	"cadre.dev/coordinator/internal/admission"
 	"cadre.dev/coordinator/internal/peering"
+	"cadre.dev/coordinator/internal/trace"
 	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
 	"cadre.dev/overlay"
@@ -46,6 +47,8 @@ type Config struct {
 	// ":7443", ":7444" and "127.0.0.1:7070".
 	SessionListen, APIListen, StatusListen string
 	Version                                string
+	// TracesEndpoint is the URL of an OTLP collector for the spans of rollouts; empty: none are sent.
+	TracesEndpoint string
 }
 
 // Guest is the guest agent of this CVM.
@@ -115,6 +118,7 @@ func (c *Config) complete() error {
 	} else if at, err := netip.ParseAddr(host); err != nil || !at.IsLoopback() {
 		errs = append(errs, fmt.Errorf("status listen %q: LISTENER_FORBIDDEN: want a loopback address, e.g. 127.0.0.1:7070", c.StatusListen))
 	}
+	errs = append(errs, trace.CheckEndpoint(c.TracesEndpoint))
 	return errors.Join(errs...)
 }
 

@@ -38,6 +38,7 @@ import (
 	"cadre.dev/coordinator/internal/takeover"
 	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/tolerance"
+	"cadre.dev/coordinator/internal/trace"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/coordinator/internal/watermark"
 	"cadre.dev/coordinator/internal/xds"
@@ -191,6 +192,11 @@ func (c *Coordinator) Run(ctx context.Context) error {
 		serve = c.afterConfirmed(serve)
 	}
 	work.run("api", serve)
+	if c.cfg.TracesEndpoint != "" {
+		work.run("traces", c.kept("traces", trace.New(trace.Config{
+			Endpoint: c.cfg.TracesEndpoint, Cluster: c.cfg.Cluster, Slot: c.cfg.Slot, Version: c.cfg.Version, Views: c.views, Log: c.log,
+		}).Run))
+	}
 	work.run("status", func(ctx context.Context) error { return status.Run(ctx, local, c.pages()) })
 	c.log.Info("coordinator started", "slot", c.cfg.Slot, "instance", c.info.InstanceID, "version", c.cfg.Version)
 

@@ -34,6 +34,8 @@ func TestOneCoordinator(t *testing.T) {
 		return
 	}
 	h := newHarness(t)
+	traces := h.collector()
+	h.Config.TracesEndpoint = traces.URL + "/v1/traces"
 	h.Start()
 	api := h.dial(h.OperatorToken)
 
@@ -88,6 +90,7 @@ func TestOneCoordinator(t *testing.T) {
 	if err != nil || len(described.GetOperationsJson()) != 2 {
 		t.Errorf("describe: %d operations, %v", len(described.GetOperationsJson()), err)
 	}
+	traces.rollout(h)
 	h.mesh(api)
 	h.route(api, applied)
 	h.Eventually("a renewal over the control session", func() error {

@@ -28,6 +28,7 @@ type options struct {
 	stateDir, runDir              string
 	consulBinary, dstackSocket    string
 	datacenter, logLevel          string
+	tracesEndpoint                string
 	failpointFile                 string
 }
 
@@ -53,6 +54,7 @@ func parse(args []string, env func(string) string) (options, error) {
 	set.StringVar(&o.consulBinary, "consul-binary", "consul", "Consul server binary")
 	set.StringVar(&o.dstackSocket, "dstack-socket", "", "guest agent socket; empty: the usual places")
 	set.StringVar(&o.datacenter, "datacenter", "dc1", "Consul datacenter")
+	set.StringVar(&o.tracesEndpoint, "traces-endpoint", "", "URL of an OTLP/HTTP collector for one trace of each rollout, such as https://collector.example:4318/v1/traces; empty: no traces are sent")
 	set.StringVar(&o.logLevel, "log-level", "info", "trace, debug, info, warn or error")
 	set.StringVar(&o.failpointFile, "failpoint-file", "", "")
 	set.SetOutput(os.Stderr)

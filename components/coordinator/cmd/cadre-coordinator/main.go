@@ -74,6 +74,7 @@ func run(ctx context.Context, args []string, env func(string) string) error {
 		Gateway:    overlay.Gateway{Domain: o.gatewayDomain, Address: o.gatewayAddress},
 		Rendezvous: o.rendezvous, Paths: o.paths,
 		StateDir: o.stateDir, RunDir: o.runDir, ConsulBinary: o.consulBinary, Datacenter: o.datacenter, Version: version,
+		TracesEndpoint: o.tracesEndpoint,
 	}, coordinator.Deps{
 		Guest: guest, Platform: cloud, Log: log,
 		Failpoint: failpoint(o.failpointFile, log),
