@@ -82,3 +82,22 @@ func TestR4_TheBootThatAStartWaitsForIsNotTakenForTheOneBefore(t *testing.T) {
 	f.ObservedAt = now
 	step(t, busy, f, now, Joining)
 }
+
+// TestI16_ABootOfAnEarlierCallDecidesNoLaterCall: the update was only noted, and its Boot is admitted after the start
+// was called. The start may still end that Boot, so the step waits until no effect can show any more.
+func TestI16_ABootOfAnEarlierCallDecidesNoLaterCall(t *testing.T) {
+	op, f, now := keptDown(t)
+	op, effects := step(t, op, f, now, Acting)
+	if len(effects) != 1 || effects[0].Call != PartRestart {
+		t.Fatalf("%+v, want the start of the CVM", effects)
+	}
+	f.Call = &CallResult{Number: op.Call.Number, Outcome: OutcomeUnknown, Message: "timeout"}
+	op, _ = step(t, op, f, now, Acting)
+	f.Call, f.Platform.Running, f.Platform.Stopped = nil, true, false
+	f.Admission = &AdmissionView{BootID: "boot-new", Revision: "B", InstanceID: "i-1"}
+	op, effects = step(t, op, f, now, Acting)
+	wantNoEffects(t, effects)
+	now = now.Add(limits.Settle)
+	f.ObservedAt = now
+	step(t, op, f, now, Booting)
+}

@@ -404,6 +404,9 @@ func TestARestartIsProvedAgainstTheBootAtTheCall(t *testing.T) {
 	f.Call = nil
 	step(t, op, f, now, Acting)
 	f.Admission.BootID = "boot-2"
+	step(t, op, f, now, Acting) // the Boot may be of an earlier step, and the restart may follow
+	now = now.Add(limits.Settle)
+	f.ObservedAt = now
 	step(t, op, f, now, Booting)
 }
 

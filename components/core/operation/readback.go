@@ -61,15 +61,16 @@ func presence(there, settled bool) effectSight {
 	return effectUnknown
 }
 
-// readBackInPlace decides for a CVM that stays. The hash decides where old and new differ; a new Boot at the wanted
-// Revision always proves the effect. For restarts and updates under the same hash, the platform's update time decides,
-// and whether the old Boot still reports.
+// readBackInPlace decides for a CVM that stays. Where old and new differ, the hash decides, or a new Boot at the wanted
+// Revision. For restarts and updates under the same hash, the platform's update time decides, and whether the old Boot
+// still reports. Under the same hash an earlier call may have brought the new Boot, and this call may still end it. Such a
+// Boot therefore proves the effect only after the time within which an effect shows (I16).
 func (op Operation) readBackInPlace(f Facts, settled bool, now time.Time) effectSight {
 	p := f.Platform
 	if op.givesUnseen(f) {
 		return op.readBackEnv(f, settled)
 	}
-	if op.newBoot(f) {
+	if op.newBoot(f) && (settled || op.hashTells()) {
 		return effectSeen
 	}
 	if !op.CVM.atRest(p) {

@@ -193,6 +193,7 @@ func TestR143_ABootProvesNoEnv(t *testing.T) {
 		t.Errorf("the platform tells of it: %d", got)
 	}
 	f.GivenEnv, f.Platform.UpdatedAt = "red", op.Call.UpdatedBefore
+	f.ObservedAt = op.Call.IssuedAt.Add(f.Limits.Settle)
 	if got := op.readBack(f, now); got != effectSeen {
 		t.Errorf("the env is no other one, so that the new boot is the effect: %d", got)
 	}
