@@ -44,6 +44,7 @@ const (
 	SecretsPrefix       = "secrets/"
 	RotatePrefix        = "control/rotate/"
 	OperatorsPrefix     = "operators/"
+	AuditPrefix         = "audit/"
 )
 
 const (
@@ -57,6 +58,8 @@ const (
 	TCBLedgerKey = "policy/tcb"
 	// StateKey has the state, which grows with the leader's changes.
 	StateKey = "lease/state"
+	// AuditHeadKey has the end of the audit chain.
+	AuditHeadKey = "audit/head"
 )
 
 // maxKeyBytes is Consul's practical bound with room for the prefix.
@@ -195,6 +198,9 @@ func OperatorTokenKey(sha256 string) string {
 	return key("operators", segment(sha256Grammar, sha256))
 }
 
+// AuditKey is entry n of the audit chain.
+func AuditKey(n uint64) string { return key("audit", segment(numberGrammar, fmt.Sprintf("%012d", n))) }
+
 // RecoverKey is the operator's record that raises Term and state.
 func RecoverKey() string { return "control/recover" }
 
@@ -208,6 +214,7 @@ var (
 	scopeGrammar      = regexp.MustCompile(`^([a-z][a-z0-9-]{0,62}|_all)$`)
 	nonceGrammar      = regexp.MustCompile(`^[0-9a-f]{16,128}$`)
 	sha256Grammar     = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	numberGrammar     = regexp.MustCompile(`^[0-9]{12}$`)
 	fmspcGrammar      = regexp.MustCompile(`^[0-9a-f]{12}$`)
 )
 

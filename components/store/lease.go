@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +21,9 @@ const lockDelay = time.Millisecond
 
 // errLockDelay means that the lock was freed a moment ago.
 var errLockDelay = errors.New("lock delay")
+
+// errChainMoved means that another act was entered in the audit chain meanwhile.
+var errChainMoved = errors.New("the audit chain moved")
 
 // FenceOps returns the checks of a leader's write: its session holds the lock, and the Term key is
 // unchanged since the leader wrote it.
@@ -88,17 +92,17 @@ func (c *Consul) takeLock(ctx context.Context, lease *consulLease, holder string
 	if err != nil {
 		return 0, err
 	}
-	termValue, err := json.Marshal(TermRecord{Term: lease.term})
-	if err != nil {
-		return 0, err
-	}
-	ops := api.TxnOps{
-		{KV: &api.KVTxnOp{Verb: api.KVLock, Key: c.cfg.Prefix + LeaseKey, Value: lockValue, Session: lease.session}},
-		{KV: &api.KVTxnOp{Verb: api.KVCAS, Key: c.cfg.Prefix + TermKey, Value: termValue, Index: termIndex}},
-	}
 	// The lock delay ends within a millisecond of the Raft leader's clock.
 	const attempts = 20
 	for range attempts {
+		writes, err := LeaseOps(ctx, c, holder, lease.term, termIndex, time.Now())
+		if err != nil {
+			return 0, err
+		}
+		ops := api.TxnOps{{KV: &api.KVTxnOp{Verb: api.KVLock, Key: c.cfg.Prefix + LeaseKey, Value: lockValue, Session: lease.session}}}
+		for _, op := range writes {
+			ops = append(ops, &api.TxnOp{KV: &api.KVTxnOp{Verb: api.KVCAS, Key: c.cfg.Prefix + op.Key, Value: op.Value, Index: op.Index}})
+		}
 		var pairs []*api.KVPair
 		if pairs, err = c.lockOnce(ctx, ops); err == nil {
 			if len(pairs) != len(ops) || pairs[1] == nil || pairs[1].ModifyIndex == 0 {
@@ -106,7 +110,7 @@ func (c *Consul) takeLock(ctx context.Context, lease *consulLease, holder string
 			}
 			return pairs[1].ModifyIndex, nil
 		}
-		if !errors.Is(err, errLockDelay) {
+		if !errors.Is(err, errLockDelay) && !errors.Is(err, errChainMoved) {
 			return 0, err
 		}
 		if err := pause(ctx, 5*lockDelay); err != nil {
@@ -131,8 +135,12 @@ func (c *Consul) lockOnce(ctx context.Context, ops api.TxnOps) ([]*api.KVPair, e
 			return nil, errors.New("the new session is gone already")
 		}
 	}
-	if len(failures) > 0 {
+	// The first two are the lock and the Term.
+	if slices.ContainsFunc(failures, func(f *api.TxnError) bool { return f.OpIndex < 2 }) {
 		return nil, ErrLeaseTaken
+	}
+	if len(failures) > 0 {
+		return nil, errChainMoved
 	}
 	return pairs, nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"cadre.dev/core/address"
+	"cadre.dev/core/audit"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
@@ -137,6 +138,10 @@ var Records = []Kind{
 		"The remedy for `EPOCH_REGRESSION`, written by `cadre cluster accept-restore`: the next Term and the next state are above these numbers. The record may stay."},
 	{"operators/<sha256>", typeOf[OperatorToken](), Coordinator, 1 * kib,
 		"The operators' token with this digest was created. Kept permanently, so that a token deleted in Consul stays deleted."},
+	{"audit/<number>", typeOf[audit.Entry](), Coordinator, audit.MaxEntryBytes,
+		"One entry of the audit chain: an act of an operator or the leader, written in the transaction of the act, with the digest of the entry before. The number has 12 digits. The leader removes the oldest entries beyond 10,000 after it wrote them to its log."},
+	{AuditHeadKey, typeOf[audit.Head](), Coordinator, 1 * kib,
+		"The number and digest of the last entry of the audit chain, and those of the last removed entry (`checkpoint`). Every entry moves this record by check-and-set."},
 	{LeaseKey, typeOf[LeaseRecord](), Leader, 4 * kib,
 		"The lock of the leader, held by a Consul session. The value names the leader. Kept permanently."},
 	{TermKey, typeOf[TermRecord](), Leader, 1 * kib,
@@ -189,6 +194,7 @@ var variables = map[string]grammar{
 	"<revocation>": revocationGrammar,
 	"<scope>":      scopeGrammar,
 	"<fmspc>":      fmspcGrammar,
+	"<number>":     numberGrammar,
 	"<hash>":       sha256Grammar,
 	"<sha256>":     sha256Grammar,
 }

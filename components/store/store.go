@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"cadre.dev/core/audit"
 )
 
 // Entry is one stored value. Do not change Value: other readers may share its bytes. Index is its
@@ -96,6 +98,8 @@ type Op struct {
 	Value   []byte
 	Index   uint64
 	Session string
+	// Note makes the transaction enter the Op in the audit chain: see Noted. nil: no entry.
+	Note *audit.Entry
 }
 
 var (

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/consul/api"
+
+	"cadre.dev/core/audit"
 )
 
 const (
@@ -29,8 +31,8 @@ func ValidateOps(ops []Op) error {
 	if len(ops) == 0 {
 		return fmt.Errorf("%w: it has no operations", ErrBadOp)
 	}
-	if len(ops) > MaxTxnOps {
-		return fmt.Errorf("%w: %d operations, at most %d: split the work into several transactions", ErrBadOp, len(ops), MaxTxnOps)
+	if n := Weight(ops...); n > MaxTxnOps {
+		return fmt.Errorf("%w: %d operations, at most %d: split the work into several transactions", ErrBadOp, n, MaxTxnOps)
 	}
 	size := 0
 	for i, op := range ops {
@@ -51,24 +53,45 @@ func Fit(ops ...Op) bool {
 	for _, op := range ops {
 		size += op.size()
 	}
-	return len(ops) <= MaxTxnOps && size <= MaxTxnBytes
+	return Weight(ops...) <= MaxTxnOps && size <= MaxTxnBytes
 }
 
+// Weight is the number of operations of a transaction of ops. A note adds its entry, and the first
+// note adds the end of the audit chain.
+func Weight(ops ...Op) int {
+	n, notes := len(ops), 0
+	for _, op := range ops {
+		if op.Note != nil {
+			notes++
+		}
+	}
+	return n + notes + min(notes, 1)
+}
+
+// noteBytes is an upper bound of the size of an entry and of the end of the chain in a request.
+const noteBytes = (audit.MaxEntryBytes+1*kib)/3*4 + 2*opOverhead
+
 // size estimates the bytes of o in a request.
-func (o Op) size() int { return opOverhead + len(o.Key) + (len(o.Value)+2)/3*4 }
+func (o Op) size() int {
+	n := opOverhead + len(o.Key) + (len(o.Value)+2)/3*4
+	if o.Note != nil {
+		n += noteBytes
+	}
+	return n
+}
 
 // Batches splits ops, in their order, into as few transactions as their bounds allow. It reserves
 // room for fence, which the batches do not contain. An op that fits nowhere is its own batch, and
 // Commit rejects it.
 func Batches(fence, ops []Op) iter.Seq[[]Op] {
-	taken := 0
+	taken, room := 0, MaxTxnOps-len(fence)
 	for _, op := range fence {
 		taken += op.size()
 	}
 	return func(yield func([]Op) bool) {
 		for begin := 0; begin < len(ops); {
 			end, size := begin, taken
-			for end < len(ops) && end-begin < MaxTxnOps-len(fence) && size+ops[end].size() <= MaxTxnBytes {
+			for end < len(ops) && Weight(ops[begin:end+1]...) <= room && size+ops[end].size() <= MaxTxnBytes {
 				size += ops[end].size()
 				end++
 			}
@@ -140,6 +163,10 @@ func (c *Consul) Commit(ctx context.Context, ops ...Op) error {
 	if err := ValidateOps(ops); err != nil {
 		return err
 	}
+	return CommitNoted(ctx, c, ops, c.commit)
+}
+
+func (c *Consul) commit(ctx context.Context, ops []Op) error {
 	sent := make(api.TxnOps, 0, len(ops)+4)
 	origin := make([]int, 0, len(ops)+4)
 	for i, op := range ops {

@@ -2,14 +2,11 @@ package policy
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
+
+	"cadre.dev/core/hashchain"
 )
 
 // Decided is the kind of a decision about a Boot.
@@ -311,49 +308,13 @@ func (d Decisions) Evicted(bootID string) (DecisionEntry, bool) {
 // Digest is the SHA-256 of the entry's JSON, 64 hex characters.
 func (e DecisionEntry) Digest() string {
 	e.At = e.At.UTC()
-	return digestJSON("cadre/decision/v1\x00", e)
+	return hashchain.Digest("cadre/decision/v1\x00", e)
 }
 
-// digestJSON is the SHA-256 of an entry's kind and its JSON.
-func digestJSON(kind string, entry any) string {
-	text, err := json.Marshal(entry)
-	if err != nil {
-		return "" // no such value: every field can be encoded
-	}
-	sum := sha256.Sum256(append([]byte(kind), text...))
-	return hex.EncodeToString(sum[:])
-}
-
-func start(slot string) string { return startOf("cadre/decisions/v1\x00", slot) }
+func start(slot string) string { return hashchain.Start("cadre/decisions/v1\x00", slot) }
 
 // startRefused differs, so that entries cannot change sides.
-func startRefused(slot string) string { return startOf("cadre/decisions/v1/refused\x00", slot) }
+func startRefused(slot string) string { return hashchain.Start("cadre/decisions/v1/refused\x00", slot) }
 
-func startOf(chain, slot string) string {
-	sum := sha256.Sum256([]byte(chain + slot))
-	return hex.EncodeToString(sum[:])
-}
-
-// truncateText bounds a text in its JSON form, where some characters take six bytes: a record that grew
-// too large would block every admission.
-func truncateText(text string) string {
-	// Bytes that JSON cannot carry would come back as others, and not fit the digest.
-	text = strings.ToValidUTF8(text, "")
-	size := 0
-	for i, r := range text {
-		if size += sizeInJSON(r); size > maxDecisionText {
-			return text[:i] + "..."
-		}
-	}
-	return text
-}
-
-func sizeInJSON(r rune) int {
-	switch {
-	case r == '"' || r == '\\':
-		return 2
-	case r < ' ' || r == '<' || r == '>' || r == '&' || r == '\u2028' || r == '\u2029':
-		return 6
-	}
-	return utf8.RuneLen(r)
-}
+// truncateText bounds a text: a record that grew too large would block every admission.
+func truncateText(text string) string { return hashchain.Truncate(text, maxDecisionText) }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"cadre.dev/core/hashchain"
 )
 
 // TCBLimits bound the exceptions that operators grant at run time. The zero value allows
@@ -215,12 +217,12 @@ const unknownOperator = "unknown (written to Consul KV)"
 // Digest is the SHA-256 of the entry's JSON, 64 hex characters.
 func (e TCBEntry) Digest() string {
 	e.At = e.At.UTC()
-	return digestJSON("cadre/tcb/v1\x00", e)
+	return hashchain.Digest("cadre/tcb/v1\x00", e)
 }
 
 // Append is l with one more entry, whose Number and Previous are set here.
 func (l TCBLedger) Append(e TCBEntry) TCBLedger {
-	e.Number, e.Previous, e.Text, e.By = 1, startOf("cadre/tcb/v1\x00", ""), truncateText(e.Text), truncateText(e.By)
+	e.Number, e.Previous, e.Text, e.By = 1, hashchain.Start("cadre/tcb/v1\x00", ""), truncateText(e.Text), truncateText(e.By)
 	if n := len(l.Entries); n > 0 {
 		e.Number, e.Previous = l.Entries[n-1].Number+1, l.Entries[n-1].Digest()
 	}
@@ -235,7 +237,7 @@ func (l TCBLedger) Append(e TCBEntry) TCBLedger {
 // Verify says where the chain is broken; nil: nowhere.
 func (l TCBLedger) Verify() error {
 	for i, e := range l.Entries {
-		first := i == 0 && e.Number == 1 && e.Previous != startOf("cadre/tcb/v1\x00", "")
+		first := i == 0 && e.Number == 1 && e.Previous != hashchain.Start("cadre/tcb/v1\x00", "")
 		if first || i > 0 && (e.Number != l.Entries[i-1].Number+1 || e.Previous != l.Entries[i-1].Digest()) {
 			return fmt.Errorf("%s: entry %d about the judgement of machines does not follow the one before as it was written", CodeAuditChainBroken, e.Number)
 		}

@@ -32,7 +32,7 @@ func Run(t *testing.T, factory Factory) {
 		tests []contractTest
 	}{
 		{"read", readTests}, {"commit", commitTests}, {"bounds", boundTests}, {"watch", watchTests},
-		{"lease", leaseTests}, {"session", sessionTests}, {"typed", typedTests},
+		{"lease", leaseTests}, {"session", sessionTests}, {"typed", typedTests}, {"audit", auditTests},
 	} {
 		for _, test := range part.tests {
 			t.Run(part.name+"/"+test.name, func(t *testing.T) {

@@ -113,13 +113,7 @@ func (m *Memory) List(ctx context.Context, prefix string) ([]store.Entry, uint64
 	if err := m.beforeRead(ctx); err != nil {
 		return nil, 0, fmt.Errorf("list %s: %w", prefix, err)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	entries := []store.Entry{}
-	for _, key := range m.belowLocked(prefix) {
-		entries = append(entries, m.items[key].entry(key))
-	}
-	return entries, m.listIndexLocked(prefix), nil
+	return unfailing{m}.List(ctx, prefix)
 }
 
 // Together reads keys and prefixes at one moment.
@@ -130,19 +124,47 @@ func (m *Memory) Together(ctx context.Context, what ...string) ([]store.Entry, e
 	if err := m.beforeRead(ctx); err != nil {
 		return nil, fmt.Errorf("read together: %w", err)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	return unfailing{m}.Together(ctx, what...)
+}
+
+// unfailing reads without injected faults: the reads that belong to a commit.
+type unfailing struct{ m *Memory }
+
+func (u unfailing) List(ctx context.Context, prefix string) ([]store.Entry, uint64, error) {
+	u.m.mu.Lock()
+	defer u.m.mu.Unlock()
+	return locked(u).List(ctx, prefix)
+}
+
+func (u unfailing) Together(ctx context.Context, what ...string) ([]store.Entry, error) {
+	u.m.mu.Lock()
+	defer u.m.mu.Unlock()
+	return locked(u).Together(ctx, what...)
+}
+
+// locked is unfailing for a caller that holds the mutex.
+type locked struct{ m *Memory }
+
+func (l locked) List(_ context.Context, prefix string) ([]store.Entry, uint64, error) {
+	entries := []store.Entry{}
+	for _, key := range l.m.belowLocked(prefix) {
+		entries = append(entries, l.m.items[key].entry(key))
+	}
+	return entries, l.m.listIndexLocked(prefix), nil
+}
+
+func (l locked) Together(_ context.Context, what ...string) ([]store.Entry, error) {
 	var keys []string
 	for _, w := range what {
 		if prefix, is := strings.CutSuffix(w, store.Below); is {
-			keys = append(keys, m.belowLocked(prefix)...)
-		} else if _, ok := m.items[w]; ok {
+			keys = append(keys, l.m.belowLocked(prefix)...)
+		} else if _, ok := l.m.items[w]; ok {
 			keys = append(keys, w)
 		}
 	}
 	entries := make([]store.Entry, 0, len(keys))
 	for _, key := range keys {
-		entries = append(entries, m.items[key].entry(key))
+		entries = append(entries, l.m.items[key].entry(key))
 	}
 	return store.SortTogether(entries), nil
 }

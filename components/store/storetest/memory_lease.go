@@ -53,15 +53,21 @@ func (m *Memory) Acquire(ctx context.Context, holder string) (store.Lease, error
 	if err != nil {
 		return nil, err
 	}
-	termValue, err := json.Marshal(store.TermRecord{Term: term})
+	var termIndex uint64
+	if facts.Stored != nil {
+		termIndex = m.items[store.TermKey].index
+	}
+	writes, err := store.LeaseOps(ctx, locked{m}, holder, term, termIndex, sentAt)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("acquire the lease: %w", err)
 	}
 	m.sequence++
 	open := &session{id: fmt.Sprintf("session-%d", m.sequence), holder: holder, ttl: m.cfg.SessionTTL}
 	take := m.beginLocked()
 	take.put(store.LeaseKey, lockValue, open.id)
-	take.put(store.TermKey, termValue, "")
+	for _, write := range writes {
+		take.put(write.Key, write.Value, "")
+	}
 	take.finishLocked()
 	m.maxTerm = term
 	m.sessions[open.id] = open

@@ -23,20 +23,21 @@ func (m *Memory) Commit(ctx context.Context, ops ...store.Op) error {
 	if fault == Refused {
 		return fmt.Errorf("commit: %w", errInjected)
 	}
-	if conflict := m.commit(ops); conflict != nil {
+	err := store.CommitNoted(ctx, unfailing{m}, ops, func(_ context.Context, ops []store.Op) error {
+		conflict := m.commit(ops)
+		if conflict == nil {
+			return nil
+		}
 		if conflict.Fenced() {
 			m.loseLeases(conflict)
 		}
-		// Only the reply is lost; its content does not matter.
-		if fault == UnknownApplied {
-			return fmt.Errorf("commit: %w: injected, answered", store.ErrUnknown)
-		}
 		return conflict
-	}
+	})
 	if fault == UnknownApplied {
-		return fmt.Errorf("commit: %w: injected, applied", store.ErrUnknown)
+		// Only the reply is lost; its content does not matter.
+		return fmt.Errorf("commit: %w: injected, answered", store.ErrUnknown)
 	}
-	return nil
+	return err
 }
 
 func (m *Memory) commit(ops []store.Op) *store.ConflictError {

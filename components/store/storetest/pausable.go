@@ -1,8 +1,10 @@
 package storetest
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -40,8 +42,8 @@ func (c *ConsulStore) SetTerm(term uint64) {
 // gives up.
 func (c *ConsulStore) PauseRenewals(paused bool) { c.transport.pause(paused) }
 
-// LoseReplies makes transactions reach the server while their replies are lost, until a call with
-// false.
+// LoseReplies makes transactions that write reach the server while their replies are lost, until a
+// call with false.
 func (c *ConsulStore) LoseReplies(lose bool) {
 	c.transport.mu.Lock()
 	defer c.transport.mu.Unlock()
@@ -55,6 +57,19 @@ type switchTransport struct {
 	// resume is closed to let the renewals go; nil when nothing is held up.
 	resume      chan struct{}
 	loseReplies bool
+}
+
+// reads reports whether the transaction of a request only reads, as store.Together does.
+func reads(request *http.Request) bool {
+	if request.GetBody == nil {
+		return false
+	}
+	body, err := request.GetBody()
+	if err != nil {
+		return false
+	}
+	text, err := io.ReadAll(body)
+	return err == nil && (bytes.Contains(text, []byte(api.KVGetOrEmpty)) || bytes.Contains(text, []byte(api.KVGetTree)))
 }
 
 func newSwitchTransport() *switchTransport {
@@ -90,7 +105,7 @@ func (s *switchTransport) RoundTrip(request *http.Request) (*http.Response, erro
 		}
 	}
 	response, err := s.pool.RoundTrip(request)
-	if err == nil && lose && strings.HasSuffix(request.URL.Path, "/txn") {
+	if err == nil && lose && strings.HasSuffix(request.URL.Path, "/txn") && !reads(request) {
 		_ = response.Body.Close()
 		return nil, http.ErrServerClosed
 	}

@@ -108,18 +108,20 @@ type View struct {
 	bySlot map[string][]Rec[operation.Operation]
 }
 
-// Read reads all records with one consistent list. Its cost grows with the size of the store, so
-// only callers that need all records at one moment use it.
+// Read reads the records of all kinds at one moment. Its cost grows with the size of the store, so
+// only callers that need all records at one moment use it. The audit chain is of no kind.
 func Read(ctx context.Context, s store.Store) (*View, error) { return read(ctx, s, nil) }
 
 func read(ctx context.Context, s store.Store, known *memo) (*View, error) {
-	entries, index, err := s.List(ctx, "")
+	entries, err := s.Together(ctx, prefixesOf(kinds)...)
 	if err != nil {
 		return nil, fmt.Errorf("read all records: %w", err)
 	}
 	known.turn()
 	v := made(ctx, moment{entries: entries, known: known}, kinds)
-	v.Index = index
+	for _, e := range entries {
+		v.Index = max(v.Index, e.Index)
+	}
 	return v, nil
 }
 
