@@ -25,12 +25,12 @@ func Noted(op Op, note audit.Entry) Op {
 	return op
 }
 
-// NoteAll is Noted for every Op that changes a spec or a record below control/. The other Ops of
-// such an act follow from it.
+// NoteAll is Noted for every Op without a note that changes a spec or a record below control/. The
+// other Ops of such an act follow from it.
 func NoteAll(note audit.Entry, ops ...Op) []Op {
 	ops = slices.Clone(ops)
 	for i, op := range ops {
-		if op.Note == nil && op.writes() && Audited(op.Key) {
+		if op.Note == nil && op.noted() {
 			ops[i] = Noted(op, note)
 		}
 	}
@@ -42,6 +42,29 @@ func NoteAll(note audit.Entry, ops ...Op) []Op {
 func Audited(key string) bool {
 	return strings.HasPrefix(key, ControlPrefix) || strings.HasPrefix(key, GroupsPrefix) && strings.HasSuffix(key, "/spec")
 }
+
+// NoteFenced is NoteAll for the transactions of the leader by: those that carry the fence of its
+// Lease. It returns the others unchanged.
+func NoteFenced(by string, at time.Time, ops []Op) []Op {
+	if !slices.ContainsFunc(ops, Op.isFence) {
+		return ops
+	}
+	ops = slices.Clone(ops)
+	for i, op := range ops {
+		if op.Note != nil || !op.noted() {
+			continue
+		}
+		verb := "update"
+		if op.Kind == OpDelete || op.Kind == OpDeleteCAS {
+			verb = "remove"
+		}
+		ops[i] = Noted(op, audit.Entry{At: at, Who: audit.Leader, By: by, Verb: verb})
+	}
+	return ops
+}
+
+// noted reports whether o has a note or needs one.
+func (o Op) noted() bool { return o.Note != nil || o.writes() && Audited(o.Key) }
 
 func (o Op) writes() bool {
 	switch o.Kind {
@@ -60,7 +83,8 @@ type Reader interface {
 
 // CommitNoted is the Commit of a Store whose commit function knows no notes. It commits the entries
 // of noted Ops together with the Ops, and retries while only the end of the chain moved: a
-// transaction that failed had no effect. The errors and their indexes are those of ops.
+// transaction that failed had no effect. The errors and their indexes are those of ops;
+// ErrUnavailable when the end moved at each attempt.
 func CommitNoted(ctx context.Context, r Reader, ops []Op, commit func(context.Context, []Op) error) error {
 	if !slices.ContainsFunc(ops, func(o Op) bool { return o.Note != nil }) {
 		return commit(ctx, ops)
@@ -91,8 +115,7 @@ func CommitNoted(ctx context.Context, r Reader, ops []Op, commit func(context.Co
 			return own
 		}
 	}
-	i := slices.IndexFunc(ops, func(o Op) bool { return o.Note != nil })
-	return &ConflictError{Failed: []FailedOp{{Index: i, Op: ops[i], What: "other acts were entered in the audit chain first: try again"}}}
+	return fmt.Errorf("commit: %w: other acts were entered in the audit chain first, %d times: try again", ErrUnavailable, auditAttempts)
 }
 
 // EnterNotes returns ops with the writes of their entries behind them: one for each entry, and one

@@ -56,6 +56,8 @@ type Consul struct {
 	leases map[string]*consulLease
 	// maxTerm is the highest Term that this process has seen.
 	maxTerm uint64
+	// holder is the name under which this process last took the Lease.
+	holder string
 }
 
 var _ Store = (*Consul)(nil)

@@ -76,6 +76,7 @@ func (c *Consul) Acquire(ctx context.Context, holder string) (Lease, error) {
 		Released: ErrReleased,
 	}, sentAt)
 	c.mu.Lock()
+	c.holder = holder
 	c.leases[session] = lease
 	c.mu.Unlock()
 	context.AfterFunc(lease.Context(), func() { //nolint:contextcheck // at the end of the lease, not of ctx

@@ -32,8 +32,9 @@ type Store interface {
 	// time has passed. It returns the index to continue from. Intermediate changes are not
 	// delivered: read again.
 	Watch(ctx context.Context, prefix string, index uint64) (uint64, error)
-	// Commit applies all operations or none. ErrConflict when a check failed;
-	// ErrUnknown when the outcome is not known (time-out): read back.
+	// Commit applies all operations or none, with the entries of noted ones. A fenced transaction
+	// gets a note for each change of a spec or a record below control/. ErrConflict when a check
+	// failed; ErrUnknown when the outcome is not known (time-out): read back.
 	Commit(ctx context.Context, ops ...Op) error
 	// Acquire tries to become the holder of the lease; ErrLeaseTaken when another holds it.
 	Acquire(ctx context.Context, holder string) (Lease, error)

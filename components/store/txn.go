@@ -57,11 +57,11 @@ func Fit(ops ...Op) bool {
 }
 
 // Weight is the number of operations of a transaction of ops. A note adds its entry, and the first
-// note adds the end of the audit chain.
+// note adds the end of the audit chain. A change that needs a note counts as noted.
 func Weight(ops ...Op) int {
 	n, notes := len(ops), 0
 	for _, op := range ops {
-		if op.Note != nil {
+		if op.noted() {
 			notes++
 		}
 	}
@@ -74,7 +74,7 @@ const noteBytes = (audit.MaxEntryBytes+1*kib)/3*4 + 2*opOverhead
 // size estimates the bytes of o in a request.
 func (o Op) size() int {
 	n := opOverhead + len(o.Key) + (len(o.Value)+2)/3*4
-	if o.Note != nil {
+	if o.noted() {
 		n += noteBytes
 	}
 	return n
@@ -157,13 +157,17 @@ var verbs = map[OpKind][]api.KVOp{
 	OpDeleteCAS:    {api.KVCheckIndex, api.KVDeleteCAS},
 }
 
-// Commit sends one Consul transaction. A failed fence also ends the Lease of this process that it
+// Commit sends one Consul transaction, after a read where it has entries of the audit chain. A
+// failed fence also ends the Lease of this process that it
 // belongs to.
 func (c *Consul) Commit(ctx context.Context, ops ...Op) error {
 	if err := ValidateOps(ops); err != nil {
 		return err
 	}
-	return CommitNoted(ctx, c, ops, c.commit)
+	c.mu.Lock()
+	holder := c.holder
+	c.mu.Unlock()
+	return CommitNoted(ctx, c, NoteFenced(holder, time.Now(), ops), c.commit)
 }
 
 func (c *Consul) commit(ctx context.Context, ops []Op) error {

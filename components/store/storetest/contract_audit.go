@@ -161,9 +161,13 @@ var auditTests = []contractTest{
 		for n, holder := range []string{"one", "two"} {
 			lease := s.acquire(holder)
 			s.must(fenced(lease, store.Noted(put("control/a", holder), note("set")))...)
+			s.must(fenced(lease, put("control/"+holder, "by the leader"), put("a", holder))...)
 			s.giveUp(lease)
 			got := s.chain()
-			if lead := got[2*n]; len(got) != 2*n+2 || lead.Verb != "lead" || lead.By != holder || lead.Who != audit.Leader || lead.Object != store.TermKey {
+			if own := got[len(got)-1]; own.Who != audit.Leader || own.By != holder || own.Verb != "update" || own.Object != "control/"+holder {
+				s.Fatalf("got %+v", own)
+			}
+			if lead := got[3*n]; len(got) != 3*n+3 || lead.Verb != "lead" || lead.By != holder || lead.Who != audit.Leader || lead.Object != store.TermKey {
 				s.Fatalf("got %+v", got)
 			}
 		}

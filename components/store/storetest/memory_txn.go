@@ -23,7 +23,7 @@ func (m *Memory) Commit(ctx context.Context, ops ...store.Op) error {
 	if fault == Refused {
 		return fmt.Errorf("commit: %w", errInjected)
 	}
-	err := store.CommitNoted(ctx, unfailing{m}, ops, func(_ context.Context, ops []store.Op) error {
+	err := store.CommitNoted(ctx, unfailing{m}, store.NoteFenced(m.holderOf(ops), m.cfg.Clock.Now(), ops), func(_ context.Context, ops []store.Op) error {
 		conflict := m.commit(ops)
 		if conflict == nil {
 			return nil
@@ -38,6 +38,18 @@ func (m *Memory) Commit(ctx context.Context, ops ...store.Op) error {
 		return fmt.Errorf("commit: %w: injected, answered", store.ErrUnknown)
 	}
 	return err
+}
+
+// holderOf is the holder whose fence ops carry; "" for none.
+func (m *Memory) holderOf(ops []store.Op) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, op := range ops {
+		if open := m.sessions[op.Session]; open != nil && op.Kind == store.OpCheckSession && op.Key == store.LeaseKey {
+			return open.holder
+		}
+	}
+	return ""
 }
 
 func (m *Memory) commit(ops []store.Op) *store.ConflictError {

@@ -21,7 +21,7 @@ func (a *App) admissionCommand() *cobra.Command {
 revisions, revocations, the security floor.
 
 An approval, a revocation and a floor are keys below control/ in Consul KV; these
-commands write them with your own token.`,
+commands need a token with the right to write them.`,
 	}
 	c.AddCommand(a.admissionList(), a.admissionExplain(), a.admissionApprove(), a.admissionAppCompose(), a.admissionRevoke(), a.admissionUnrevoke(), a.admissionClearConflict(), a.admissionFloor(), a.admissionTCB())
 	return c

@@ -155,6 +155,12 @@ func (c *CA) ConsulTLS(node, datacenter string, simulated bool, now time.Time) (
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}), nil
 }
 
+// SignStatement returns the Ed25519 signature of a text. The text begins with a word of its kind, so
+// it cannot be read as a certificate, which begins with a byte of DER.
+func (c *CA) SignStatement(text []byte) []byte {
+	return ed25519.Sign(ed25519.PrivateKey(c.key.Reveal()), text)
+}
+
 func leaf(name string, simulated bool, now time.Time) *x509.Certificate {
 	subject := pkix.Name{CommonName: name}
 	if simulated {

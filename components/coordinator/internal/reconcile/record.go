@@ -35,8 +35,8 @@ func (p *pass) record(ctx context.Context) (changed bool, err error) {
 	answered := p.answeredOps(maxAnswered)
 	ops = append(ops, answered...)
 	ops = append(ops, p.servedSwitch()...)
-	// One more operation is for the state record.
-	slotOps, slots, err := p.slotOps(started, store.MaxTxnOps-len(p.lease.Fence())-len(ops)-1)
+	// Two more operations are for the state record and the end of the audit chain.
+	slotOps, slots, err := p.slotOps(started, store.MaxTxnOps-len(p.lease.Fence())-store.Weight(ops...)-2)
 	if err != nil {
 		return false, err
 	}
@@ -189,7 +189,7 @@ func (p *pass) slotOps(started []operation.Operation, room int) (ops []store.Op,
 	}
 	for _, slot := range p.plan.Forget {
 		forget := p.forgetOps(slot)
-		if len(ops)+len(forget) > room {
+		if store.Weight(ops...)+store.Weight(forget...) > room {
 			break // a Slot goes as a whole
 		}
 		ops = append(ops, forget...)

@@ -90,7 +90,7 @@ func (s *Server) AdoptGroup(ctx context.Context, req *apiv1.AdoptGroupRequest) (
 	if err != nil {
 		return nil, wire(err)
 	}
-	if err := c.store.Commit(ctx, op); err != nil {
+	if err := c.act(ctx, "adopt", "", request.Reason, op); err != nil {
 		return nil, wire(err)
 	}
 	out.Changed = true

@@ -18,7 +18,6 @@ import (
 	"cadre.dev/compose/lint"
 	"cadre.dev/coordinator/internal/contain"
 	"cadre.dev/coordinator/internal/specvalidate"
-	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/truncate"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
@@ -95,14 +94,14 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 		if out.By, out.RequestId, err = c.appliedBy(ctx, spec.Name, index); err != nil {
 			return nil, err
 		}
-		return out, wire(c.store.Commit(ctx, with...))
+		return out, wire(c.act(ctx, "apply", request, req.GetReason(), with...))
 	}
 	// The caller's name is read before the write: a spec in force always has its writer on record.
 	if c.by, err = s.cfg.Tokens.NameOf(ctx, c.token); err != nil {
 		return nil, wire(err)
 	}
 	applied := store.Applied{Group: spec.Name, By: truncate.Text(c.by, store.MaxBy), Request: request, At: c.now()}
-	if err := c.writeSpec(ctx, applied, req.GetSpecJson(), index, with...); err != nil {
+	if err := c.writeSpec(ctx, applied, req.GetReason(), req.GetSpecJson(), index, with...); err != nil {
 		return nil, err
 	}
 	s.cfg.Views.Hint(spec.Name) // if this coordinator leads, it need not wait for the watch
@@ -229,13 +228,12 @@ func refused(err error) error {
 }
 
 // writeSpec writes a spec and the record of its call in one transaction with the Ops. No operator's
-// token may write that record, because its holder could enter another caller's name. So the
-// coordinator commits with its own token, after Consul has confirmed that the caller may write the
-// spec and the keys of the Ops.
+// token may write that record, because its holder could enter another caller's name. So Consul first
+// confirms that the caller may write the spec and the keys of the Ops.
 //
 // Consul's rules name each group's key, and a new group has no rule yet. For an operator the rule
 // is added, and the write is retried until Consul's servers know the rule.
-func (c *caller) writeSpec(ctx context.Context, applied store.Applied, raw []byte, index uint64, with ...store.Op) error {
+func (c *caller) writeSpec(ctx context.Context, applied store.Applied, reason string, raw []byte, index uint64, with ...store.Op) error {
 	name := applied.Group
 	spec, err := store.PutRaw(store.GroupSpecKey(name), compact(raw), index)
 	if err != nil {
@@ -273,13 +271,7 @@ func (c *caller) writeSpec(ctx context.Context, applied store.Applied, raw []byt
 	}
 	// A deletion that begins at this moment would take the spec with it.
 	asked = append(asked, store.Op{Kind: store.OpPut, Key: store.AppliedKey(name), Value: text}, store.Op{Kind: store.OpCheckAbsent, Key: store.DeleteGroupKey(name)})
-	err = tokens.CaughtUp(ctx, func() error {
-		err := c.server.cfg.Store.Commit(ctx, asked...)
-		if errors.Is(err, store.ErrDenied) {
-			return tokens.ErrNotCaughtUp // the token is the coordinator's own
-		}
-		return err
-	})
+	err = c.enter(ctx, "apply", applied.Request, reason, asked...)
 	if errors.Is(err, store.ErrConflict) {
 		return status.Error(codes.Aborted, string(policy.CodeSpecConflict)+": the spec was changed, or the group is being deleted, at the same time; read it again")
 	}

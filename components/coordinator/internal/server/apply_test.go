@@ -306,7 +306,7 @@ func TestADeletionAndASpecDoNotMeet(t *testing.T) {
 	if _, err := a.DeleteGroup(ctx, &apiv1.DeleteGroupRequest{Group: "pg", KeepCvms: true, Reason: "moved"}); err != nil {
 		t.Fatal(err)
 	}
-	err = c.writeSpec(ctx, store.Applied{Group: "pg", By: "ann", Request: "r", At: a.now()}, changed(t, func(s *group.Spec) { s.Replicas = 5 }), index)
+	err = c.writeSpec(ctx, store.Applied{Group: "pg", By: "ann", Request: "r", At: a.now()}, "", changed(t, func(s *group.Spec) { s.Replicas = 5 }), index)
 	if _, now, _ := store.ReadRaw(ctx, c.store, store.GroupSpecKey("pg")); status.Code(err) != codes.Aborted || now != index {
 		t.Errorf("%v, index %d, before %d", err, now, index)
 	}

@@ -61,7 +61,7 @@ func (s *Server) CancelRequest(ctx context.Context, req *apiv1.CancelRequestRequ
 	if err != nil {
 		return nil, err
 	}
-	changed, err := c.remove(ctx, store.QueueKey(id))
+	changed, err := c.remove(ctx, "cancel", "", store.QueueKey(id))
 	if changed && err == nil {
 		s.cfg.Log.Info("request taken back", "request", id, "kind", q.Kind, "slot", q.Slot, "by", c.by)
 	}

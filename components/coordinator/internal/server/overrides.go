@@ -54,7 +54,7 @@ func (s *Server) SetOverride(ctx context.Context, req *apiv1.SetOverrideRequest)
 			return nil, err
 		}
 	}
-	changed, err := c.setOverride(ctx, key, override)
+	changed, err := c.setOverride(ctx, overrideKinds[req.GetKind()], key, override)
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +178,7 @@ func (c *caller) stands(m store.Override) bool {
 
 // setOverride writes an override in place of an existing one. Repeating an override without an end
 // changes nothing; for one with an end the time starts again.
-func (c *caller) setOverride(ctx context.Context, key string, override store.Override) (changed bool, err error) {
+func (c *caller) setOverride(ctx context.Context, kind store.OverrideKind, key string, override store.Override) (changed bool, err error) {
 	before, index, err := store.Read[store.Override](ctx, c.store, key)
 	switch {
 	case err == nil && before.Reason == override.Reason && before.By == override.By && slices.Equal(before.From, override.From) && before.Until.IsZero() && override.Until.IsZero():
@@ -190,7 +190,7 @@ func (c *caller) setOverride(ctx context.Context, key string, override store.Ove
 	if err != nil {
 		return false, wire(err)
 	}
-	return true, wire(c.store.Commit(ctx, op))
+	return true, wire(c.act(ctx, string(kind), "", override.Reason, op))
 }
 
 // ClearOverride implements ControlService. It also clears an override whose target is gone. If
@@ -204,7 +204,7 @@ func (s *Server) ClearOverride(ctx context.Context, req *apiv1.ClearOverrideRequ
 	if err != nil {
 		return nil, err
 	}
-	changed, err := c.remove(ctx, key)
+	changed, err := c.remove(ctx, "end-"+string(overrideKinds[req.GetKind()]), "", key)
 	switch {
 	case err != nil:
 		return nil, err

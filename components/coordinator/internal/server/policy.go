@@ -35,7 +35,7 @@ func (s *Server) ApproveRevision(ctx context.Context, req *apiv1.ApproveRevision
 	}
 	out := &apiv1.ApproveRevisionResponse{Revision: one.revision, Group: one.group, Number: one.number, ComposeHash: one.composeHash}
 	if req.GetWithdraw() {
-		out.Changed, err = c.remove(ctx, store.ApprovalKey(one.revision))
+		out.Changed, err = c.remove(ctx, "withdraw-approval", req.GetNote(), store.ApprovalKey(one.revision))
 		return out, err
 	}
 	if one.template.Compose == "" {
@@ -93,13 +93,13 @@ func (c *caller) approve(ctx context.Context, a policy.Approval) (changed bool, 
 	key := store.ApprovalKey(a.Revision)
 	before, index, err := store.Read[policy.Approval](ctx, c.store, key)
 	if err != nil || before.ComposeHash == a.ComposeHash && before.OwnEnv == a.OwnEnv {
-		return create(ctx, c, key, a)
+		return create(ctx, c, "approve", a.Note, key, a)
 	}
 	op, err := store.Put(key, a, index)
 	if err != nil {
 		return false, wire(err)
 	}
-	return true, wire(c.store.Commit(ctx, op))
+	return true, wire(c.act(ctx, "approve", "", a.Note, op))
 }
 
 // kinds of revocations in the API.
@@ -131,7 +131,7 @@ func (s *Server) Revoke(ctx context.Context, req *apiv1.RevokeRequest) (*apiv1.R
 	if req.GetReason() == "" {
 		return nil, status.Error(codes.InvalidArgument, "reason: is missing: it explains later why the slot was cut off")
 	}
-	out.Changed, err = create(ctx, c, key, r)
+	out.Changed, err = create(ctx, c, "revoke", r.Reason, key, r)
 	return out, err
 }
 
@@ -146,7 +146,7 @@ func (s *Server) Unrevoke(ctx context.Context, req *apiv1.UnrevokeRequest) (*api
 		return nil, err
 	}
 	out := &apiv1.UnrevokeResponse{Id: r.ID}
-	out.Changed, err = c.remove(ctx, store.RevocationKey(r.Name()))
+	out.Changed, err = c.remove(ctx, "unrevoke", "", store.RevocationKey(r.Name()))
 	return out, err
 }
 
@@ -299,9 +299,9 @@ func (s *Server) decider(ctx context.Context, prefix, field, text string) (*call
 	return c, c.load(ctx)
 }
 
-// create writes a missing record with the caller's own token. An existing record stays, unless it
-// is unreadable.
-func create[T any](ctx context.Context, c *caller, key string, value T) (changed bool, err error) {
+// create writes a missing record, as an act of the caller. An existing record stays, unless it is
+// unreadable.
+func create[T any](ctx context.Context, c *caller, verb, reason, key string, value T) (changed bool, err error) {
 	_, index, err := store.Read[T](ctx, c.store, key)
 	switch {
 	case err == nil:
@@ -313,7 +313,7 @@ func create[T any](ctx context.Context, c *caller, key string, value T) (changed
 	if err != nil {
 		return false, wire(err)
 	}
-	return true, wire(c.store.Commit(ctx, op))
+	return true, wire(c.act(ctx, verb, "", reason, op))
 }
 
 func (c *caller) replace(ctx context.Context, key string, floor policy.Floor) error {
@@ -325,16 +325,16 @@ func (c *caller) replace(ctx context.Context, key string, floor policy.Floor) er
 	if err != nil {
 		return wire(err)
 	}
-	return wire(c.store.Commit(ctx, op))
+	return wire(c.act(ctx, "raise-floor", "", floor.Reason, op))
 }
 
-// remove deletes a record with the caller's own token.
-func (c *caller) remove(ctx context.Context, key string) (changed bool, err error) {
+// remove deletes a record, as an act of the caller.
+func (c *caller) remove(ctx context.Context, verb, reason, key string) (changed bool, err error) {
 	if _, err := c.store.Get(ctx, key); err != nil {
 		if errors.Is(err, store.ErrNotFound) {
 			return false, nil
 		}
 		return false, wire(err)
 	}
-	return true, wire(c.store.Commit(ctx, store.Op{Kind: store.OpDelete, Key: key}))
+	return true, wire(c.act(ctx, verb, "", reason, store.Op{Kind: store.OpDelete, Key: key}))
 }

@@ -52,7 +52,7 @@ func (s *Server) Recover(ctx context.Context, req *apiv1.RecoverRequest) (*apiv1
 	return out, nil
 }
 
-// raise writes the record with the caller's own token, in place of an older one.
+// raise writes the record in place of an older one, as an act of the caller.
 func (c *caller) raise(ctx context.Context, raised store.Recovery) error {
 	_, index, err := store.Read[store.Recovery](ctx, c.store, store.RecoverKey())
 	if err != nil && !errors.Is(err, store.ErrNotFound) && index == 0 {
@@ -62,5 +62,5 @@ func (c *caller) raise(ctx context.Context, raised store.Recovery) error {
 	if err != nil {
 		return wire(err)
 	}
-	return wire(c.store.Commit(ctx, op))
+	return wire(c.act(ctx, "accept-restore", "", raised.Reason, op))
 }

@@ -14,7 +14,7 @@ import (
 	"cadre.dev/store"
 )
 
-// enqueue writes an operator's request with the caller's own token, and returns its id. The caller
+// enqueue writes an operator's request, as an act of the caller, and returns its id. The caller
 // chooses the id: the same id with the same content is the same request, whether queued or carried
 // out. With other content it is rejected (I17). Without an id each call is a new request.
 func (c *caller) enqueue(ctx context.Context, q store.QueueRequest) (id string, err error) {
@@ -36,7 +36,7 @@ func (c *caller) enqueue(ctx context.Context, q store.QueueRequest) (id string, 
 	if err != nil {
 		return "", wire(err)
 	}
-	err = c.store.Commit(ctx, op)
+	err = c.act(ctx, string(q.Kind), q.ID, q.Reason, op)
 	if !errors.Is(err, store.ErrConflict) {
 		if err == nil {
 			c.server.cfg.Log.Info("request queued", "request", q.ID, "kind", q.Kind, "group", q.Group, "slot", q.Slot, "operation", q.Operation, "by", q.By, "reason", q.Reason)

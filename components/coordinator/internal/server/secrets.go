@@ -111,19 +111,18 @@ func (s *Server) RotateSecret(ctx context.Context, req *apiv1.RotateSecretReques
 	if err != nil {
 		return nil, err
 	}
-	by, err := s.cfg.Tokens.NameOf(ctx, c.token)
-	if err != nil {
+	if c.by, err = s.cfg.Tokens.NameOf(ctx, c.token); err != nil {
 		return nil, wire(err)
 	}
 	name := view.SecretName{Group: req.GetGroup(), Name: req.GetName()}
 	out := &apiv1.RotateSecretResponse{Epoch: c.view.Secrets[name].Value.Epoch}
 	op, err := store.Put(store.RotateKey(name.Group, name.Name), store.RotateRequest{
-		Group: name.Group, Name: name.Name, Reason: cmp.Or(req.GetReason(), "asked for"), By: by, At: s.cfg.Now().UTC().Truncate(time.Millisecond),
+		Group: name.Group, Name: name.Name, Reason: cmp.Or(req.GetReason(), "asked for"), By: c.by, At: s.cfg.Now().UTC().Truncate(time.Millisecond),
 	}, 0)
 	if err != nil {
 		return nil, wire(err)
 	}
-	if err := c.store.Commit(ctx, op); err != nil && !errors.Is(err, store.ErrConflict) {
+	if err := c.act(ctx, "rotate", "", req.GetReason(), op); err != nil && !errors.Is(err, store.ErrConflict) {
 		return nil, wire(err)
 	}
 	return out, nil

@@ -124,6 +124,7 @@ type Server struct {
 	apiv1.UnimplementedOperationServiceServer
 	apiv1.UnimplementedRecoveryServiceServer
 	apiv1.UnimplementedControlServiceServer
+	apiv1.UnimplementedAuditServiceServer
 	cfg      Config
 	operator operatorOnce
 	callers  *callers.Callers
@@ -172,6 +173,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	apiv1.RegisterOperationServiceServer(server, s)
 	apiv1.RegisterRecoveryServiceServer(server, s)
 	apiv1.RegisterControlServiceServer(server, s)
+	apiv1.RegisterAuditServiceServer(server, s)
 	stop := context.AfterFunc(ctx, func() {
 		s.callers.Close() // otherwise gRPC would wait for pending token checks
 		// Streams never end on their own.

@@ -32,11 +32,6 @@ func (s settled) List(ctx context.Context, prefix string) (out []store.Entry, in
 	return out, index, err
 }
 
-// Commit implements store.Store.
-func (s settled) Commit(ctx context.Context, ops ...store.Op) error {
-	return s.ask(ctx, func() error { return s.Store.Commit(ctx, ops...) })
-}
-
 // Holder implements store.Store.
 func (s settled) Holder(ctx context.Context) (holder string, term uint64, err error) {
 	err = s.ask(ctx, func() error { holder, term, err = s.Store.Holder(ctx); return err })

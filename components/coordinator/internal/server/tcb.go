@@ -43,8 +43,8 @@ func (s *Server) ListTCB(ctx context.Context, _ *apiv1.ListTCBRequest) (*apiv1.L
 	return &apiv1.ListTCBResponse{OverviewJson: text}, err
 }
 
-// GrantTCBException implements PolicyService. The record is written with the caller's own token;
-// the leader puts it into force and into the chain.
+// GrantTCBException implements PolicyService. The caller needs the right to write the record; the
+// leader puts it into force and into the chain.
 func (s *Server) GrantTCBException(ctx context.Context, req *apiv1.GrantTCBExceptionRequest) (*apiv1.GrantTCBExceptionResponse, error) {
 	c, err := s.decider(ctx, store.TCBExceptionsPrefix, "reason", req.GetReason())
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *Server) GrantTCBException(ctx context.Context, req *apiv1.GrantTCBExcep
 	if err := s.cfg.Images.TCB.OperatorExceptions.Check(g, now); err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
-	if _, err := create(ctx, c, store.TCBExceptionKey(g.ID), g); err != nil {
+	if _, err := create(ctx, c, "grant-tcb-exception", g.Reason, store.TCBExceptionKey(g.ID), g); err != nil {
 		return nil, err
 	}
 	s.cfg.Log.Info("exception for machines granted", "id", g.ID, "status", g.Status, "advisories", g.Advisories, "fmspc", g.FMSPC, "until", g.Until, "by", g.By, "reason", g.Reason)
@@ -85,7 +85,7 @@ func (s *Server) RevokeTCBException(ctx context.Context, req *apiv1.RevokeTCBExc
 		return &apiv1.RevokeTCBExceptionResponse{}, nil
 	case err != nil && index != 0:
 		// The record is unreadable and has no effect, so it is removed.
-		changed, err := c.remove(ctx, key)
+		changed, err := c.remove(ctx, "revoke-tcb-exception", "", key)
 		return &apiv1.RevokeTCBExceptionResponse{Changed: changed}, err
 	case err != nil:
 		return nil, wire(err)
@@ -93,7 +93,7 @@ func (s *Server) RevokeTCBException(ctx context.Context, req *apiv1.RevokeTCBExc
 	g.RevokedBy = c.by
 	op, err := store.Put(key, g, index)
 	if err == nil {
-		err = c.store.Commit(ctx, op)
+		err = c.act(ctx, "revoke-tcb-exception", "", "", op)
 	}
 	if err != nil {
 		return nil, wire(err)
@@ -132,7 +132,7 @@ func (s *Server) LowerCollateral(ctx context.Context, req *apiv1.LowerCollateral
 	if _, err := mark.Lowered(l, now); err != nil {
 		return nil, status.Error(codes.InvalidArgument, fmt.Sprintf("evaluation: %v", err))
 	}
-	changed, err := create(ctx, c, key, l)
+	changed, err := create(ctx, c, "lower-collateral", l.Reason, key, l)
 	if err == nil && changed {
 		s.cfg.Log.Info("older collateral requested", "fmspc", l.FMSPC, "evaluation", l.TCBEvaluation, "by", l.By, "reason", l.Reason)
 	}

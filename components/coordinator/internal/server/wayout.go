@@ -144,7 +144,7 @@ func (s *Server) DeleteGroup(ctx context.Context, req *apiv1.DeleteGroupRequest)
 	}
 	key := store.DeleteGroupKey(name)
 	if req.GetCancel() {
-		out.Changed, err = c.remove(ctx, key)
+		out.Changed, err = c.remove(ctx, "cancel-deletion", req.GetReason(), key)
 		if out.Changed && err == nil {
 			s.cfg.Log.Info("deletion of a group cancelled", "group", name, "by", c.by, "reason", req.GetReason())
 		}
@@ -164,7 +164,7 @@ func (s *Server) DeleteGroup(ctx context.Context, req *apiv1.DeleteGroupRequest)
 	if err := needReason(req.GetReason()); err != nil {
 		return nil, err
 	}
-	_, err = create(ctx, c, key, store.DeleteGroup{
+	_, err = create(ctx, c, "delete", req.GetReason(), key, store.DeleteGroup{
 		Group: name, KeepCVMs: req.GetKeepCvms(), DeleteDisks: req.GetDeleteDisks(), Reason: req.GetReason(), By: c.by, At: c.now(),
 	})
 	if err == nil {

@@ -75,6 +75,9 @@ func (k *Keeper) Lead(ctx context.Context, lease store.Lease) {
 	}
 }
 
+// maxSpent bounds the spent records that one pass removes.
+const maxSpent = 8
+
 // pass changes the ledger according to the operators' records in v.
 func (k *Keeper) pass(ctx context.Context, lease store.Lease, v *view.View) error {
 	if bad := v.BadBelow(store.TCBLedgerKey); bad != nil {
@@ -83,7 +86,7 @@ func (k *Keeper) pass(ctx context.Context, lease store.Lease, v *view.View) erro
 	now, before := k.cfg.Now().UTC(), v.Ledger.Value
 	after, spent := before.Fold(v.Gate.AskedExceptions(), k.cfg.Limits, now, k.cfg.Self)
 	var ops []store.Op
-	for _, id := range spent {
+	for _, id := range spent[:min(len(spent), maxSpent)] { // the next pass removes the others
 		ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.TCBExceptionKey(id), Index: v.Gate.Exceptions[id].Index})
 	}
 	for _, fmspc := range slices.Sorted(maps.Keys(v.Gate.Lowerings)) {

@@ -30,7 +30,7 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // ControlService sets and ends an operator's overrides: pauses, drains, protections, exclusions and
-// freezes. Each override is one key below control/, written with the caller's own token.
+// freezes. Each override is one key below control/, which the caller needs the right to write.
 type ControlServiceClient interface {
 	// SetOverride sets an override, or gives an existing override another reason and time.
 	SetOverride(ctx context.Context, in *SetOverrideRequest, opts ...grpc.CallOption) (*SetOverrideResponse, error)
@@ -96,7 +96,7 @@ func (c *controlServiceClient) ProposeUndo(ctx context.Context, in *ProposeUndoR
 // for forward compatibility.
 //
 // ControlService sets and ends an operator's overrides: pauses, drains, protections, exclusions and
-// freezes. Each override is one key below control/, written with the caller's own token.
+// freezes. Each override is one key below control/, which the caller needs the right to write.
 type ControlServiceServer interface {
 	// SetOverride sets an override, or gives an existing override another reason and time.
 	SetOverride(context.Context, *SetOverrideRequest) (*SetOverrideResponse, error)

@@ -35,8 +35,8 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // OperationService lists operations, and takes operators' requests when the planner cannot continue
-// automatically. It runs next to ClusterService, with the same callers: each write is a write of a
-// key below control/ with the caller's own token. The caller makes a request_id once and repeats it
+// automatically. It runs next to ClusterService, with the same callers: each write is a key below
+// control/ that the caller's token has the right to write. The caller makes a request_id once and repeats it
 // with each retry: a repeated id is one request, and an id with other content is refused.
 type OperationServiceClient interface {
 	// ListOperations lists open operations, or all kept ones, newest first.
@@ -162,8 +162,8 @@ func (c *operationServiceClient) AdoptGroup(ctx context.Context, in *AdoptGroupR
 // for forward compatibility.
 //
 // OperationService lists operations, and takes operators' requests when the planner cannot continue
-// automatically. It runs next to ClusterService, with the same callers: each write is a write of a
-// key below control/ with the caller's own token. The caller makes a request_id once and repeats it
+// automatically. It runs next to ClusterService, with the same callers: each write is a key below
+// control/ that the caller's token has the right to write. The caller makes a request_id once and repeats it
 // with each retry: a repeated id is one request, and an id with other content is refused.
 type OperationServiceServer interface {
 	// ListOperations lists open operations, or all kept ones, newest first.

@@ -38,8 +38,8 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // PolicyService lists and explains admissions, and takes operators' decisions about them. It runs
-// next to ClusterService, with the same callers: each write is a write of a key below control/ with
-// the caller's own token.
+// next to ClusterService, with the same callers: each write is a key below control/ that the
+// caller's token has the right to write.
 type PolicyServiceClient interface {
 	// ListAdmissions gives one line for each Slot.
 	ListAdmissions(ctx context.Context, in *ListAdmissionsRequest, opts ...grpc.CallOption) (*ListAdmissionsResponse, error)
@@ -201,8 +201,8 @@ func (c *policyServiceClient) LowerCollateral(ctx context.Context, in *LowerColl
 // for forward compatibility.
 //
 // PolicyService lists and explains admissions, and takes operators' decisions about them. It runs
-// next to ClusterService, with the same callers: each write is a write of a key below control/ with
-// the caller's own token.
+// next to ClusterService, with the same callers: each write is a key below control/ that the
+// caller's token has the right to write.
 type PolicyServiceServer interface {
 	// ListAdmissions gives one line for each Slot.
 	ListAdmissions(context.Context, *ListAdmissionsRequest) (*ListAdmissionsResponse, error)
