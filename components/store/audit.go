@@ -213,7 +213,7 @@ func auditHead(ctx context.Context, r Reader, record Entry) (head audit.Head, in
 		return audit.Head{}, record.Index, nil
 	}
 	first, last := entries[0], entries[len(entries)-1]
-	head.Last = auditPoint(last)
+	head.Last = AuditPoint(last)
 	if e, err := Decode[audit.Entry](last); err == nil {
 		head.At = e.At
 	}
@@ -223,8 +223,8 @@ func auditHead(ctx context.Context, r Reader, record Entry) (head audit.Head, in
 	return head, record.Index, nil
 }
 
-// auditPoint is the point of the chain at a stored entry, readable or not.
-func auditPoint(entry Entry) audit.Point {
+// AuditPoint is the point of the chain at a stored entry, readable or not.
+func AuditPoint(entry Entry) audit.Point {
 	if e, err := Decode[audit.Entry](entry); err == nil {
 		return audit.Point{Number: e.Number, Digest: e.Digest()}
 	}

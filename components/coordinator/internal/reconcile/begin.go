@@ -30,7 +30,7 @@ func (p *pass) begun() (ops []store.Op, started []operation.Operation, err error
 		if err != nil {
 			return nil, nil, err
 		}
-		ops = append(ops, put)
+		ops = append(ops, p.noteBegun(put, op))
 		started = append(started, op)
 		if asked, ok := p.view.Queue[a.Request.ID]; ok && a.Request.ID != "" {
 			ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.QueueKey(a.Request.ID), Index: asked.Index})

@@ -52,11 +52,12 @@ func (p *pass) endRollout() ([]store.Op, error) {
 		return nil, nil
 	}
 	r.State, r.Reason, r.EndedAt, r.Term = operation.SupersededState, "the group was deleted", p.now, p.lease.Term()
-	op, err := store.Put(store.RolloutKey(r.ID), truncate.Rollout(r), all[0].Index)
+	after := truncate.Rollout(r)
+	op, err := store.Put(store.RolloutKey(r.ID), after, all[0].Index)
 	if err != nil {
 		return nil, fmt.Errorf("end the rollout: %w", err)
 	}
-	return []store.Op{op}, nil
+	return []store.Op{p.noteRollout(op, all[0].Value, after)}, nil
 }
 
 // takenBack removes the permission to delete disks together with the spec that wants one of its

@@ -66,6 +66,7 @@ func (r *Reconciler) runGroups(ctx context.Context, lease store.Lease) {
 		all.Go(func() { r.keep(ctx, "guard", func(ctx context.Context) { r.cfg.Guard(ctx, lease) }) })
 	}
 	all.Go(func() { r.keep(ctx, "audit", r.audit) })
+	all.Go(func() { r.keep(ctx, "edits", func(ctx context.Context) { r.noticeEdits(ctx, lease) }) })
 	records, reported := r.cfg.Views.Subscribe(), r.cfg.Reports.Subscribe()
 	defer records.Close()
 	defer reported.Close()

@@ -92,10 +92,29 @@ func (p *pass) accept(ctx context.Context) (changed bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("accept the spec: %w", err)
 	}
+	put = store.Noted(put, p.note("accept", request, fmt.Sprintf("revision %.12s, spec by %s", spec.Value.Revision(), by)))
 	unchanged := store.Op{Kind: store.OpCheckIndex, Key: store.GroupSpecKey(p.name), Index: spec.Index}
-	if err := p.commit(ctx, append(p.takenBack(spec.Value), unchanged, put)...); err != nil {
+	if err := p.commitAccepted(ctx, by == store.WrittenToKV, append(p.takenBack(spec.Value), put), unchanged); err != nil {
 		return false, fmt.Errorf("accept the spec: %w", err)
 	}
 	p.log.Info("spec accepted", "revision", spec.Value.Revision(), "spec_index", spec.Index, "by", by, "request", request)
 	return true, nil
+}
+
+// commitAccepted writes ops if the spec is unchanged. A spec that was edited in Consul KV is entered
+// as such in the same transaction, because a later edit may follow at once.
+func (p *pass) commitAccepted(ctx context.Context, edited bool, ops []store.Op, unchanged store.Op) error {
+	if !edited {
+		return p.commit(ctx, append(ops, unchanged)...)
+	}
+	p.entered.mu.Lock()
+	defer p.entered.mu.Unlock()
+	now, err := p.readLocked(ctx, []string{unchanged.Key})
+	if err != nil {
+		return err
+	}
+	if op, is := p.editedLocked(unchanged.Key, now[unchanged.Key]); is && now[unchanged.Key].Index == unchanged.Index {
+		unchanged = op
+	}
+	return p.commit(ctx, append(ops, unchanged)...)
 }

@@ -161,6 +161,9 @@ type Reconciler struct {
 	// book holds the virtual addresses in use.
 	book book
 
+	// entered is what the audit chain says of the operators' records.
+	entered entered
+
 	// began has a monotonic reading, which no clock change affects.
 	began time.Time
 	// before is the previous leader and its last time. It is set before any group is led.

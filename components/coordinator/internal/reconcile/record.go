@@ -145,7 +145,7 @@ func (p *pass) rolloutOps() ([]store.Op, error) {
 		if err != nil {
 			return nil, err
 		}
-		ops = append(ops, op)
+		ops = append(ops, p.noteRollout(op, before.Value, after))
 		retried := after.RetryRequest != before.Value.RetryRequest
 		if before.Index == 0 || before.Value.State != after.State || retried {
 			said := []any{"rollout", r.ID, "state", after.State, "revision", after.To, "reason", after.Reason, "by", after.By, "request", after.Request}

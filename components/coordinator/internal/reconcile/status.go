@@ -162,7 +162,7 @@ func (p *pass) slotStatusOps(along bool) (ops []store.Op, problems []error) {
 		case err != nil:
 			problems = append(problems, err)
 		case !known || !same(before.Value, stilledSlot(before.Value, after)):
-			ops = append(ops, op)
+			ops = append(ops, p.noteState(op, before.Value, after))
 			p.states[key] = after
 		default:
 			ticked = append(ticked, op)

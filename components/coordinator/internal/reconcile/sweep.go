@@ -38,6 +38,9 @@ func (r *Reconciler) sweep(ctx context.Context, lease store.Lease) error {
 	if r.Halted() != "" {
 		return nil // the loss of records must be found first, and the remaining records may help
 	}
+	if err := r.trimAudit(ctx, lease); err != nil {
+		return err
+	}
 	v, err := view.Read(ctx, r.cfg.Store)
 	if err != nil {
 		return err
