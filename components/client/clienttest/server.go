@@ -29,6 +29,7 @@ import (
 
 	"cadre.dev/attest"
 	"cadre.dev/client"
+	"cadre.dev/core/audit"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
@@ -69,6 +70,7 @@ type Server struct {
 	apiv1.UnimplementedOperationServiceServer
 	apiv1.UnimplementedRecoveryServiceServer
 	apiv1.UnimplementedControlServiceServer
+	apiv1.UnimplementedAuditServiceServer
 
 	// Attest answers AttestCoordinator; nil: unimplemented. Set it before Start.
 	Attest func(ctx context.Context, req *apiv1.AttestCoordinatorRequest) (*apiv1.AttestCoordinatorResponse, error)
@@ -85,6 +87,7 @@ type Server struct {
 
 	clusterID string
 	caPEM     []byte
+	caKey     ed25519.PrivateKey
 	cert      tls.Certificate
 	// watching receives a value when a watcher waits for a change; the send never blocks.
 	watching chan struct{}
@@ -111,6 +114,10 @@ type Server struct {
 	// admission is the state, and decided has the operators' decisions.
 	admission Admission
 	decided   []string
+	// auditHead and auditEntries are the audit chain, signed at auditAt.
+	auditHead    audit.Head
+	auditEntries []audit.Entry
+	auditAt      time.Time
 }
 
 // ClusterID is the cluster ID of New's cluster.
@@ -127,7 +134,7 @@ func NewOf(t testing.TB, clusterID string) *Server {
 	t.Helper()
 	s := &Server{clusterID: clusterID, groups: map[string]*Group{}, fail: map[string]error{}, watching: make(chan struct{}, 1), changed: make(chan struct{}), index: 10}
 	var err error
-	if s.caPEM, s.cert, err = issue("coordinator.demo.cadre", clusterID); err != nil {
+	if s.caPEM, s.caKey, s.cert, err = issue("coordinator.demo.cadre", clusterID); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -163,6 +170,7 @@ func (s *Server) serve(t testing.TB, listener net.Listener) {
 	apiv1.RegisterOperationServiceServer(server, s)
 	apiv1.RegisterRecoveryServiceServer(server, s)
 	apiv1.RegisterControlServiceServer(server, s)
+	apiv1.RegisterAuditServiceServer(server, s)
 	s.server = server
 	done := make(chan struct{})
 	go func() {
@@ -262,28 +270,28 @@ func encode(v any) []byte {
 }
 
 // issue makes a CA and a server certificate for name.
-func issue(name, clusterID string) (caPEM []byte, cert tls.Certificate, err error) {
+func issue(name, clusterID string) (caPEM []byte, caKey ed25519.PrivateKey, cert tls.Certificate, err error) {
 	caPublic, caKey, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
-		return nil, cert, err
+		return nil, nil, cert, err
 	}
 	ca := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA", SerialNumber: clusterID}, IsCA: true, BasicConstraintsValid: true,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign}
 	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, caPublic, caKey)
 	if err != nil {
-		return nil, cert, err
+		return nil, nil, cert, err
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, cert, err
+		return nil, nil, cert, err
 	}
 	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), DNSNames: []string{name}, NotBefore: ca.NotBefore, NotAfter: ca.NotAfter,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 	der, err := x509.CreateCertificate(rand.Reader, leaf, ca, &key.PublicKey, caKey)
 	if err != nil {
-		return nil, cert, err
+		return nil, nil, cert, err
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: caDER}), tls.Certificate{Certificate: [][]byte{der, caDER}, PrivateKey: key}, nil
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: caDER}), caKey, tls.Certificate{Certificate: [][]byte{der, caDER}, PrivateKey: key}, nil
 }
 
 // AwaitWatcher waits until a watcher has received a view and waits for the next change.
