@@ -11,11 +11,11 @@ import (
 	"cadre.dev/store/storetest"
 )
 
-// TestOperatorRules checks the rights of operators on a real Consul with ACLs.
-func TestOperatorRules(t *testing.T) {
+// TestRoleRules checks the rights of an admin on a real Consul with ACLs.
+func TestRoleRules(t *testing.T) {
 	server := storetest.StartConsulACL(t)
 	leader := newConsul(t, store.ConsulConfig{Address: server.Addr, Token: server.ManagementToken})
-	secret := mintToken(t, client(t, server.Addr, server.ManagementToken), store.OperatorRules(store.DefaultPrefix, []string{"pg"}))
+	secret := mintToken(t, client(t, server.Addr, server.ManagementToken), store.RoleRules(store.DefaultPrefix, store.RoleAdmin, nil, []string{"pg"}))
 	operator := newConsul(t, store.ConsulConfig{Address: server.Addr, Token: secret})
 	// Records without a Term stop a new leader: there was a leader before.
 	lease, err := leader.Acquire(t.Context(), "leader")

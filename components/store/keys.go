@@ -45,6 +45,8 @@ const (
 	RotatePrefix        = "control/rotate/"
 	OperatorsPrefix     = "operators/"
 	AuditPrefix         = "audit/"
+	// OperatorRecordsPrefix has the operators with tokens of their own.
+	OperatorRecordsPrefix = "control/operators/"
 )
 
 const (
@@ -200,6 +202,8 @@ func OperatorTokenKey(sha256 string) string {
 
 // AuditKey is entry n of the audit chain.
 func AuditKey(n uint64) string { return key("audit", segment(numberGrammar, fmt.Sprintf("%012d", n))) }
+// OperatorKey is the operator with this name.
+func OperatorKey(operator string) string { return key("control", "operators", name(operator)) }
 
 // RecoverKey is the operator's record that raises Term and state.
 func RecoverKey() string { return "control/recover" }

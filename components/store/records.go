@@ -136,8 +136,10 @@ var Records = []Kind{
 		"A request for a new epoch of a secret. The leader deletes the request when it raises the epoch."},
 	{"control/recover", typeOf[Recovery](), Operator, 4 * kib,
 		"The remedy for `EPOCH_REGRESSION`, written by `cadre cluster accept-restore`: the next Term and the next state are above these numbers. The record may stay."},
+	{"control/operators/<operator>", typeOf[OperatorRecord](), Operator, 8 * kib,
+		"An operator: role, groups, and the digest and end of the token. Removal of the record ends the token."},
 	{"operators/<sha256>", typeOf[OperatorToken](), Coordinator, 1 * kib,
-		"The operators' token with this digest was created. Kept permanently, so that a token deleted in Consul stays deleted."},
+		"The operator's token with this digest was created. Kept permanently, so that a token deleted in Consul stays deleted."},
 	{"audit/<number>", typeOf[audit.Entry](), Coordinator, audit.MaxEntryBytes,
 		"One entry of the audit chain: an act of an operator or the leader, written in the transaction of the act, with the digest of the entry before. The number has 12 digits. The leader removes the oldest entries beyond 10,000 after it wrote them to its log."},
 	{AuditHeadKey, typeOf[audit.Head](), Coordinator, 1 * kib,
@@ -182,13 +184,14 @@ func (k Kind) Matches(key string) bool {
 }
 
 var variables = map[string]grammar{
-	"<group>":  nameGrammar,
-	"<slot>":   nameGrammar,
-	"<route>":  nameGrammar,
-	"<secret>": nameGrammar,
-	"<digest>": idGrammar,
-	"<id>":     idGrammar,
-	"<nonce>":  nonceGrammar,
+	"<group>":    nameGrammar,
+	"<slot>":     nameGrammar,
+	"<route>":    nameGrammar,
+	"<secret>":   nameGrammar,
+	"<operator>": nameGrammar,
+	"<digest>":   idGrammar,
+	"<id>":       idGrammar,
+	"<nonce>":    nonceGrammar,
 	// A Revision; kind-id; a group or _all.
 	"<revision>":   idGrammar,
 	"<revocation>": revocationGrammar,

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"cadre.dev/core/group"
@@ -78,6 +79,9 @@ func (q QueueRequest) Check() error {
 	if !idGrammar.MatchString(q.ID) {
 		return fmt.Errorf("id: %.80q is not an id: letters, digits and . _ : -, at most 128 bytes", q.ID)
 	}
+	if err := q.checkScope(); err != nil {
+		return err
+	}
 	if len(q.Reason) > MaxReason {
 		return fmt.Errorf("reason: %d bytes, at most %d", len(q.Reason), MaxReason)
 	}
@@ -102,6 +106,23 @@ func (q QueueRequest) Check() error {
 		return fmt.Errorf("service: a %s has none", q.Kind)
 	}
 	return q.checkValues()
+}
+
+// checkScope holds a request to the group that its id names (ScopedID): an operator of one group may
+// write such ids alone.
+func (q QueueRequest) checkScope() error {
+	scope, _, scoped := strings.Cut(q.ID, ".")
+	if !scoped {
+		return nil
+	}
+	of := q.Group
+	if g, _, err := group.ParseSlot(q.Slot); err == nil {
+		of = g
+	}
+	if of != scope {
+		return fmt.Errorf("id: %.80q is for group %.63s, and the request is for group %.63q; begin the id with the request's group, or leave out the dot", q.ID, scope, of)
+	}
+	return nil
 }
 
 // needs returns the fields of a request of the kind; nil: the kind is unknown.

@@ -169,7 +169,7 @@ func (s *Service) release(ctx context.Context, lease store.Lease, request store.
 func (s *Service) releases(ctx context.Context, lease store.Lease, v *view.View) bool {
 	done := true
 	for _, q := range v.Queue {
-		if q.Value.Kind != store.RequestRelease || ctx.Err() != nil {
+		if q.Value.Kind != store.RequestRelease || q.Value.Check() != nil || ctx.Err() != nil {
 			continue
 		}
 		// A conflict means that the request was carried out already and the View is older.

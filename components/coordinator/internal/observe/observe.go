@@ -150,7 +150,7 @@ func requests(v *view.View, name string) []rollout.Request {
 				continue
 			}
 		case store.RequestResolve:
-			if v.Operations[q.Operation].Value.Group != name {
+			if v.Operations[q.Operation].Value.Group != name || q.Group != "" && q.Group != name {
 				continue
 			}
 		case store.RequestRetry:

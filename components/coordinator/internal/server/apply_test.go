@@ -52,7 +52,7 @@ func (a *api) named(t *testing.T, name, rules string) (secret, who string) {
 // spec's spec_index.
 func TestCTL13_ASpecNamesTheTokenAndTheRequestThatAppliedIt(t *testing.T) {
 	a := newAPI(t)
-	ann, who := a.named(t, "ann", store.OperatorRules(store.DefaultPrefix, []string{"pg"}))
+	ann, who := a.named(t, "ann", store.RoleRules(store.DefaultPrefix, store.RoleAdmin, nil, []string{"pg"}))
 	ctx := as(t.Context(), ann)
 	var log bytes.Buffer
 	a.cfg.Log = slog.New(slog.NewJSONHandler(&log, nil))
@@ -128,7 +128,7 @@ func TestCTL13_ASpecNamesTheTokenAndTheRequestThatAppliedIt(t *testing.T) {
 // writes only for a token that may write the spec in Consul.
 func TestCTL13_NoOperatorWritesAnothersName(t *testing.T) {
 	a := newAPI(t)
-	ann, _ := a.named(t, "ann", store.OperatorRules(store.DefaultPrefix, []string{"pg"}))
+	ann, _ := a.named(t, "ann", store.RoleRules(store.DefaultPrefix, store.RoleAdmin, nil, []string{"pg"}))
 	own, err := a.cfg.StoreFor(ann)
 	if err != nil {
 		t.Fatal(err)
@@ -168,7 +168,7 @@ key "cadre/v1/groups/pg/spec" { policy = "write" }`)
 // The log names the operator who paused a rollout and the one who resumed it.
 func TestTheLogNamesTheTokenThatPausedAndResumed(t *testing.T) {
 	a := newAPI(t)
-	ann, who := a.named(t, "ann", store.OperatorRules(store.DefaultPrefix, []string{"pg"}))
+	ann, who := a.named(t, "ann", store.RoleRules(store.DefaultPrefix, store.RoleAdmin, nil, []string{"pg"}))
 	ctx := as(t.Context(), ann)
 	if _, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: specJSON(t)}); err != nil {
 		t.Fatal(err)

@@ -37,6 +37,11 @@ func (c *caller) enqueue(ctx context.Context, q store.QueueRequest) (id string, 
 		return "", wire(err)
 	}
 	err = c.act(ctx, string(q.Kind), q.ID, q.Reason, op)
+	if scoped := store.ScopedID(q.Group, q.ID); errors.Is(err, store.ErrDenied) && q.Group != "" && !strings.Contains(q.ID, ".") {
+		// An operator of single groups may write the ids that begin with one of them.
+		q.ID = scoped
+		return c.enqueue(ctx, q)
+	}
 	if !errors.Is(err, store.ErrConflict) {
 		if err == nil {
 			c.server.cfg.Log.Info("request queued", "request", q.ID, "kind", q.Kind, "group", q.Group, "slot", q.Slot, "operation", q.Operation, "by", q.By, "reason", q.Reason)

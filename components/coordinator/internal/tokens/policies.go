@@ -51,7 +51,7 @@ func (i *Issuer) policy(ctx context.Context, name, rules string) (id string, cac
 	if cached {
 		return id, true, nil
 	}
-	if id, err = i.ensurePolicy(ctx, name, rules); err != nil {
+	if id, err = i.ensurePolicy(ctx, name, "", rules); err != nil {
 		return "", false, err
 	}
 	i.mu.Lock()
@@ -67,7 +67,7 @@ func (i *Issuer) forget(name string) {
 }
 
 // ensurePolicy creates the named policy, or replaces its rules.
-func (i *Issuer) ensurePolicy(ctx context.Context, name, rules string) (string, error) {
+func (i *Issuer) ensurePolicy(ctx context.Context, name, description, rules string) (string, error) {
 	query := (&consul.QueryOptions{RequireConsistent: true}).WithContext(ctx)
 	write := (&consul.WriteOptions{}).WithContext(ctx)
 	have, _, err := i.client.ACL().PolicyReadByName(name, query)
@@ -75,7 +75,7 @@ func (i *Issuer) ensurePolicy(ctx context.Context, name, rules string) (string, 
 		return "", fmt.Errorf("read policy %s: %w", name, err)
 	}
 	if have == nil {
-		made, _, err := i.client.ACL().PolicyCreate(&consul.ACLPolicy{Name: name, Rules: rules}, write)
+		made, _, err := i.client.ACL().PolicyCreate(&consul.ACLPolicy{Name: name, Description: description, Rules: rules}, write)
 		if err == nil {
 			return made.ID, nil
 		}

@@ -54,6 +54,3 @@ node_prefix "" { policy = "read" }
 service_prefix "" { policy = "read" }
 `, slot, slot)
 }
-
-// operatorRules are the rules in docs/reference/kv.md.
-func operatorRules(groups []string) string { return store.OperatorRules(store.DefaultPrefix, groups) }

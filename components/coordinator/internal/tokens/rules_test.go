@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"cadre.dev/core/group"
+	"cadre.dev/store"
 )
 
 // golden has all generated rules.
@@ -46,13 +47,13 @@ service_prefix "" { policy = "read" }
 key_prefix "service/pg/" { policy = "write" }
 session "pg-1" { policy = "write" }
 `},
-	"operator": {operatorRules([]string{"pg", "web"}), `key_prefix "cadre/v1/" { policy = "read" }
-key_prefix "cadre/v1/control/" { policy = "write" }
+	"operator": {store.RoleRules(store.DefaultPrefix, store.RoleAdmin, nil, []string{"pg", "web"}), `key_prefix "cadre/v1/" { policy = "read" }
 node_prefix "" { policy = "read" }
 service_prefix "" { policy = "read" }
 agent_prefix "" { policy = "read" }
 session_prefix "" { policy = "read" }
 operator = "read"
+key_prefix "cadre/v1/control/" { policy = "write" }
 key "cadre/v1/groups/pg/spec" { policy = "write" }
 key "cadre/v1/groups/web/spec" { policy = "write" }
 `},

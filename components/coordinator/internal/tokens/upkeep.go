@@ -7,27 +7,6 @@ import (
 	consul "github.com/hashicorp/consul/api"
 )
 
-// ensureToken creates a token with a known SecretID unless it exists.
-func (i *Issuer) ensureToken(ctx context.Context, secret, policy, rules string) error {
-	id, err := i.ensurePolicy(ctx, policy, rules)
-	if err != nil {
-		return err
-	}
-	if known, err := i.known(ctx, secret); err != nil || known {
-		return err
-	}
-	_, _, err = i.client.ACL().TokenCreate(&consul.ACLToken{
-		SecretID: secret, Description: policy, Policies: []*consul.ACLTokenPolicyLink{{ID: id}},
-	}, (&consul.WriteOptions{}).WithContext(ctx))
-	if err == nil {
-		return nil
-	}
-	if known, readErr := i.known(ctx, secret); readErr == nil && known {
-		return nil
-	}
-	return fmt.Errorf("make token of policy %s: %w", policy, err)
-}
-
 // known reports whether Consul knows the token.
 func (i *Issuer) known(ctx context.Context, secret string) (bool, error) {
 	_, err := i.self(ctx, secret)

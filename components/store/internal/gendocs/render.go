@@ -41,17 +41,47 @@ An override (pause, freeze, drain, protect, exclude) works until its deletion or
 
 const byHand = `## By hand
 
-Consul listens only on the loopback of the coordinators' CVMs. On a local cloud, run ` + "`consul kv put`" + ` there,
-with the cloud's ` + "`--state`" + ` and the path of the context:
+Consul's own tools read and write the records at the operators' API, with an operator's token:
 
 ` + "```" + `
-cadre local exec --service coordinator demo-coordinator-0 -- consul kv put \
-    -token="$(jq -r .token ~/.config/cadre/demo.json)" \
-    cadre/v1/control/freeze/_all '{"reason":"we look into it","by":"ann","at":"2026-05-04T12:00:00Z"}'
+export CADRE=~/.config/cadre/demo.json
+jq -r .ca_pem $CADRE > ca.pem
+export CONSUL_CACERT=ca.pem CONSUL_HTTP_TOKEN="$(jq -r .token $CADRE)"
+export CONSUL_HTTP_ADDR="https://$(jq -r '.coordinator_app_id + "-7444s." + .gateway.domain' $CADRE)"
+
+consul kv get -detailed cadre/v1/groups/postgres/spec
+consul kv put -cas -modify-index=1234 cadre/v1/groups/postgres/spec @spec.json
+consul kv put -cas -modify-index=0 cadre/v1/control/freeze/_all '{"reason":"we look into it","by":"ann","at":"2026-05-04T12:00:00Z"}'
+consul kv delete -cas -modify-index=1240 cadre/v1/control/freeze/_all
 ` + "```" + `
 
-On a real platform the shipped compose file of the coordinators permits no shell. There
-` + "`cadre`" + ` and Terraform write the records; ` + "`control/require-approval`" + ` lacks a command.
+On a local cloud the gateway has another address. Set ` + "`CONSUL_HTTP_ADDR`" + ` to ` + "`https://`" + ` and ` + "`.gateway.address`" + ` there, and
+` + "`CONSUL_TLS_SERVER_NAME`" + ` to the name above.
+
+| request | answer |
+|---|---|
+| ` + "`GET /v1/kv/" + store.DefaultPrefix + "…`" + ` | Consul's, also with ` + "`recurse`, `keys`, `separator`, `raw`, `consistent`, `stale`, `index` and `wait`" + `; a wait lasts at most five minutes, 32 at once |
+| ` + "`PUT`, `DELETE`" + ` with ` + "`cas=INDEX`" + ` | Consul's; ` + "`cas=0`" + ` creates. The record must be in the table, and at most as long as the table says |
+| ` + "`PUT`" + ` of a spec without ` + "`cas`" + ` | the coordinator reads the index and writes with it: Terraform's ` + "`consul_keys`" + ` sends no ` + "`cas`" + `. A change at the same moment gives 409 |
+| other writes without ` + "`cas`" + `, other keys, paths and parameters | refused, with the reason |
+
+A coordinator also adds the rule for a new group's spec, if the token covers all groups.
+` + "`cadre_group`" + ` of Cadre's own provider waits for the rollout; ` + "`consul_keys`" + ` does not:
+
+` + "```hcl" + `
+provider "consul" {
+  address = "demo-7444s.gw.example.org:443" # CONSUL_HTTP_TOKEN has the token
+  scheme  = "https"
+  ca_file = "ca.pem"
+}
+
+resource "consul_keys" "postgres" {
+  key {
+    path  = "cadre/v1/groups/postgres/spec"
+    value = file("spec.json")
+  }
+}
+` + "```" + `
 `
 
 func render() []byte {
@@ -62,14 +92,13 @@ func render() []byte {
 			kind.Pattern, link(kind.Type), kind.Writer, kind.MaxBytes>>10, kind.Meaning)
 	}
 	b.WriteString("\n| part of a key | form |\n|---|---|\n" +
-		"| `<group>`, `<slot>`, `<route>`, `<secret>` | lower-case letters, digits and `-`, from a letter, at most 63 bytes |\n" +
+		"| `<group>`, `<slot>`, `<route>`, `<secret>`, `<operator>` | lower-case letters, digits and `-`, from a letter, at most 63 bytes |\n" +
 		"| `<id>`, `<digest>`, `<revision>` | letters, digits and `. _ : -`, at most 128 bytes; `<revision>` is a Revision or a compose hash |\n" +
 		"| `<revocation>` | `instance-`, `revision-` or `key_provider-` and the id |\n" +
 		"| `<scope>` | a group or `_all` |\n" +
 		"| `<nonce>`, `<fmspc>`, `<hash>`, `<sha256>` | lower-case hex; 12 digits for `<fmspc>`, 64 for the last two |\n")
-	b.WriteString("\n## Operators' ACL policy\n\nFor a cluster with the one group `postgres`:\n\n```hcl\n")
-	b.WriteString(store.OperatorRules(store.DefaultPrefix, []string{"postgres"}))
-	b.WriteString("```\n\n" + byHand + "\n## Fields\n\nA field with a * may be absent. Records of operators show the types of their fields; a field without a type is a text.\n")
+	roles(&b)
+	b.WriteString("\n" + byHand + "\n## Fields\n\nA field with a * may be absent. Records of operators show the types of their fields; a field without a type is a text.\n")
 	written := operatorTypes()
 	for _, t := range structs() {
 		var all []string
@@ -93,6 +122,55 @@ func render() []byte {
 		fmt.Fprintf(&b, "\n### %s\n\n%s.\n", t, strings.Join(all, ", "))
 	}
 	return b.Bytes()
+}
+
+// roles writes which role may write each record of operators, and the policies of an example.
+func roles(b *bytes.Buffer) {
+	b.WriteString("\n## Roles of operators\n\nEvery role reads all records. A role writes these records and no others:\n\n" +
+		"| record | view | operate | approve | admin | for the groups of an operator |\n|---|---|---|---|---|---|\n")
+	for _, kind := range store.Records {
+		if kind.Writer != store.Operator {
+			continue
+		}
+		fmt.Fprintf(b, "| `%s` |", kind.Pattern)
+		for _, role := range store.Roles {
+			mark := ""
+			if role.MayWrite(kind) {
+				mark = "yes"
+			}
+			fmt.Fprintf(b, " %s |", mark)
+		}
+		scope := ""
+		if store.RoleOperate.MayWrite(kind) {
+			scope = scopes[variable(kind.Pattern)]
+		}
+		fmt.Fprintf(b, " %s |\n", scope)
+	}
+	b.WriteString("\n`operate` lacks the records whose deletion would loosen admission, because Consul's rules treat a deletion as a write.\n" +
+		"These are the ACL policies that the coordinators write, for a cluster with the groups `postgres` and `postgres-b`:\n")
+	groups := []string{"postgres", "postgres-b"}
+	for _, one := range []struct {
+		title  string
+		role   store.Role
+		groups []string
+	}{
+		{"`admin`", store.RoleAdmin, nil}, {"`operate`", store.RoleOperate, nil},
+		{"`operate` with `--groups postgres`", store.RoleOperate, groups[:1]}, {"`approve`", store.RoleApprove, nil}, {"`view`", store.RoleView, nil},
+	} {
+		fmt.Fprintf(b, "\n%s:\n\n```hcl\n%s```\n", one.title, store.RoleRules(store.DefaultPrefix, one.role, one.groups, groups))
+	}
+}
+
+// variable returns the first variable segment of a pattern.
+func variable(pattern string) string {
+	_, rest, _ := strings.Cut(pattern, "<")
+	name, _, _ := strings.Cut(rest, ">")
+	return name
+}
+
+// scopes says how a right is limited to groups, by the first variable segment of the pattern.
+var scopes = map[string]string{
+	"group": "the group's own", "scope": "the group's own, not `_all`", "slot": "the group's slots", "id": "an `<id>` that begins with the group and a dot",
 }
 
 // specTypes are the spec and its parts, which have a page of their own.
