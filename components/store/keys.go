@@ -202,6 +202,7 @@ func OperatorTokenKey(sha256 string) string {
 
 // AuditKey is entry n of the audit chain.
 func AuditKey(n uint64) string { return key("audit", segment(numberGrammar, fmt.Sprintf("%012d", n))) }
+
 // OperatorKey is the operator with this name.
 func OperatorKey(operator string) string { return key("control", "operators", name(operator)) }
 

@@ -3,6 +3,7 @@ package callers
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"math"
 	"net"
 	"sync"
@@ -256,6 +257,18 @@ func (c *Callers) disown(token digest) {
 	for _, one := range out {
 		_ = one.Close()
 	}
+}
+
+// Forget ends the good standing of the token with this SHA-256, in hex: its idle connections become
+// unauthenticated ones, and its next call waits for a check.
+func (c *Callers) Forget(sha256Hex string) {
+	raw, err := hex.DecodeString(sha256Hex)
+	if err != nil || len(raw) != sha256.Size {
+		return
+	}
+	sum := digest(raw)
+	c.tokens.forget(sum)
+	c.disown(sum)
 }
 
 // digest identifies a token, so that no secret is stored.

@@ -134,3 +134,10 @@ func (t *tokens) doubt(sum digest) {
 		g.checked = time.Time{}
 	}
 }
+
+// forget makes the next call of a token wait for a check.
+func (t *tokens) forget(sum digest) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.good, sum)
+}

@@ -19,6 +19,10 @@ import (
 type noTokens struct{}
 
 func (noTokens) Retire(context.Context, string, ...string) error { return nil }
+func (noTokens) StrayOperators(context.Context, func(context.Context) (map[string]bool, error)) (int, error) {
+	return 0, nil
+}
+
 func (noTokens) Sweep(context.Context) (tokens.Swept, error) {
 	return tokens.Swept{}, nil
 }

@@ -84,6 +84,8 @@ type Tokens interface {
 	Retire(ctx context.Context, slot string, accessors ...string) error
 	// Sweep deletes the policies that no token carries, and finds tokens that never expire.
 	Sweep(ctx context.Context) (tokens.Swept, error)
+	// StrayOperators deletes the tokens of operators whose accessors recorded does not return.
+	StrayOperators(ctx context.Context, recorded func(context.Context) (map[string]bool, error)) (int, error)
 }
 
 // Duty is other work of the leader.

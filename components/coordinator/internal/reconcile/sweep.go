@@ -47,6 +47,9 @@ func (r *Reconciler) sweep(ctx context.Context, lease store.Lease) error {
 	}
 	v.CountFrom(r.cfg.Watermark.Zero)
 	r.sweepTokens(ctx)
+	if err := r.strayOperators(ctx); err != nil && ctx.Err() == nil {
+		r.cfg.Log.Warn("operators' tokens without a record not swept", "error", err)
+	}
 	ops := slices.Concat(r.oldNonces(v), r.oldOperations(v), oldStates(v), r.goneSlots(ctx, v), r.strayRequests(v), r.endedOverrides(v), r.oldAddresses(v, lease.Term()))
 	rollouts := oldRollouts(v)
 	ops = append(ops, rollouts...)
@@ -84,6 +87,25 @@ func (r *Reconciler) sweepTokens(ctx context.Context) {
 	if len(swept.Unbounded) > 0 {
 		r.cfg.Log.Error("consul has tokens that never end; delete them", "accessors", swept.Unbounded)
 	}
+}
+
+// strayOperators deletes the tokens of operators whose record is gone: it was deleted by plain KV, or
+// the removal ended between the two. An unreadable record may name any token, so then all stay.
+func (r *Reconciler) strayOperators(ctx context.Context) error {
+	n, err := r.cfg.Tokens.StrayOperators(ctx, func(ctx context.Context) (map[string]bool, error) {
+		records, _, err := store.ReadAll[store.OperatorRecord](ctx, r.cfg.Store, store.OperatorRecordsPrefix)
+		recorded := map[string]bool{}
+		for _, one := range records {
+			for _, accessor := range one.Value.Accessors() {
+				recorded[accessor] = true
+			}
+		}
+		return recorded, err
+	})
+	if n > 0 && err == nil {
+		r.cfg.Log.Info("tokens of removed operators deleted", "tokens", n)
+	}
+	return err
 }
 
 func (r *Reconciler) oldNonces(v *view.View) []store.Op {

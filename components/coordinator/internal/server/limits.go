@@ -16,11 +16,18 @@ func limitTime(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grp
 	return handle(ctx, req)
 }
 
-// checkOperator decides whether a token is an operator's: Consul has it, or it is the first token,
-// which its first call creates.
+// checkOperator decides whether a token is an operator's: Consul has it, or its first call creates
+// it.
 func (s *Server) checkOperator(ctx context.Context, token string) error {
 	err := s.cfg.Tokens.CheckOperator(ctx, token)
-	if errors.Is(err, tokens.ErrDenied) && s.mayBeFirst(token) {
+	if !errors.Is(err, tokens.ErrDenied) {
+		return err
+	}
+	may, unread := s.mayBeFirst(ctx, token)
+	switch {
+	case unread != nil:
+		return unread
+	case may:
 		return nil
 	}
 	return err

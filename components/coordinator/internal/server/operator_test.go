@@ -201,8 +201,8 @@ func TestNoCallWaitsBehindACallThatWaitsForTheOperatorsToken(t *testing.T) {
 		t.Fatalf("it did not ask who made it: %v", err)
 	}
 	go func() {
-		if !s.mayBeFirst(operatorToken) {
-			t.Error("it may not be made")
+		if may, err := s.mayBeFirst(t.Context(), operatorToken); err != nil || !may {
+			t.Errorf("it may not be made: %v", err)
 		}
 		over, end := context.WithCancel(t.Context())
 		end()

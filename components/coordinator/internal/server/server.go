@@ -33,6 +33,12 @@ import (
 // Tokens manages the operators' ACL.
 type Tokens interface {
 	EnsureOperator(ctx context.Context, secret string, groups []string) error
+	EnsureNamed(ctx context.Context, secret string, o tokens.Operator, groups []string) error
+	// HasFirst reports whether the token of the trust file exists, and EndFirst deletes it.
+	HasFirst(ctx context.Context) (bool, error)
+	EndFirst(ctx context.Context) error
+	// Revoke deletes tokens by accessor; an empty accessor is skipped.
+	Revoke(ctx context.Context, accessors ...string) error
 	AllowGroup(ctx context.Context, callerToken, name string, groups []string) error
 	// MayWrite reports whether a token may write a KV key, given in full.
 	MayWrite(ctx context.Context, token, key string) (bool, error)
@@ -125,6 +131,7 @@ type Server struct {
 	apiv1.UnimplementedRecoveryServiceServer
 	apiv1.UnimplementedControlServiceServer
 	apiv1.UnimplementedAuditServiceServer
+	apiv1.UnimplementedOperatorServiceServer
 	cfg      Config
 	operator operatorOnce
 	callers  *callers.Callers
@@ -174,6 +181,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	apiv1.RegisterRecoveryServiceServer(server, s)
 	apiv1.RegisterControlServiceServer(server, s)
 	apiv1.RegisterAuditServiceServer(server, s)
+	apiv1.RegisterOperatorServiceServer(server, s)
 	stop := context.AfterFunc(ctx, func() {
 		s.callers.Close() // otherwise gRPC would wait for pending token checks
 		// Streams never end on their own.

@@ -213,19 +213,28 @@ func groupsIn(rules string) []string {
 }
 
 // StrayOperators deletes the operators' tokens that no record names, and returns their number: an
-// operator whose record is gone has no access. recorded reports whether a record has the accessor.
-// The token of the trust file has no record, and stays.
-func (i *Issuer) StrayOperators(ctx context.Context, recorded func(accessor string) bool) (int, error) {
+// operator whose record is gone has no access. recorded reads the accessors of the records, after
+// the tokens were listed: a record precedes its token. The token of the trust file has no record,
+// and stays.
+func (i *Issuer) StrayOperators(ctx context.Context, recorded func(context.Context) (map[string]bool, error)) (int, error) {
 	all, _, err := i.client.ACL().TokenList((&consul.QueryOptions{RequireConsistent: true}).WithContext(ctx))
 	if err != nil {
 		return 0, fmt.Errorf("list tokens: %w", err)
 	}
 	var stray []string
 	for _, t := range all {
-		if strings.HasPrefix(t.Description, operatorMark) && !recorded(t.AccessorID) {
+		if strings.HasPrefix(t.Description, operatorMark) {
 			stray = append(stray, t.AccessorID)
 		}
 	}
+	if len(stray) == 0 {
+		return 0, nil
+	}
+	named, err := recorded(ctx)
+	if err != nil {
+		return 0, err
+	}
+	stray = slices.DeleteFunc(stray, func(accessor string) bool { return named[accessor] })
 	return len(stray), i.Revoke(ctx, stray...)
 }
 
