@@ -253,6 +253,10 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 	if c.identity, err = keys.NewIdentity(c.root.CA(), c.cfg.Slot, c.cfg.Trust.AllowSimulated); err != nil {
 		return err
 	}
+	// The gateway takes either id in the name of the operators' API.
+	for _, id := range []string{c.info.AppID, c.info.InstanceID} {
+		c.identity.AlsoNamed(fmt.Sprintf("%s-%ds.%s", id, group.CoordinatorAPIPort, c.cfg.Gateway.Domain))
+	}
 	epoch, err := secrets.StartEpoch(c.cfg.StateDir)
 	if err != nil {
 		return err
@@ -411,6 +415,7 @@ func (c *Coordinator) assembleServer(judge *specvalidate.Validator, measured mea
 		Root: c.root, Identity: c.identity, Certificate: c.certificate,
 		Store: c.store, Views: c.views, Platform: c.platform,
 		Reports: c.reports, Timing: c.deps.Timing, Tokens: c.issuer, Quoter: c.quoter,
+		Consul: consulAddress, Datacenter: c.cfg.Datacenter, Transport: callerTransport,
 		StoreFor: func(token string) (store.Store, error) {
 			return store.NewConsul(store.ConsulConfig{Address: consulAddress, Token: token, Transport: callerTransport})
 		},

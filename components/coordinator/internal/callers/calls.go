@@ -3,6 +3,7 @@ package callers
 import (
 	"context"
 	"crypto/sha256"
+	"net"
 	"time"
 
 	"google.golang.org/grpc"
@@ -43,17 +44,9 @@ func (c *Callers) Admit(ctx context.Context, info *tap.Info) (context.Context, e
 		return ctx, status.Error(codes.Internal, "the call came over an unregistered connection")
 	}
 	token, has := TokenOf(info.Header.Get(c.cfg.Token))
-	var err error
-	if has {
-		sum := digest(sha256.Sum256([]byte(token)))
-		if err = c.tokens.judge(one, sum, token); err == nil {
-			if c.promote(one, sum) {
-				return context.WithValue(ctx, knownKey{}, known{one, sum}), nil
-			}
-			err = status.Errorf(codes.ResourceExhausted, "OVERLOADED: %d connections of operators are in use, or %d with this token; close some", c.classes[operator].places, eachToken)
-		}
-	} else {
-		err = status.Error(codes.Unauthenticated, "a Consul ACL token is needed in the metadata "+c.cfg.Token)
+	sum, err := c.enter(one, token, has)
+	if err == nil {
+		return context.WithValue(ctx, knownKey{}, known{one, sum}), nil
 	}
 	if c.cfg.Open(info.FullMethodName) {
 		err = c.openCall(one)
@@ -62,6 +55,44 @@ func (c *Callers) Admit(ctx context.Context, info *tap.Info) (context.Context, e
 		_ = one.Close()
 	}
 	return ctx, err
+}
+
+// enter gives the connection of a good token an operator's place.
+func (c *Callers) enter(one *conn, token string, has bool) (digest, error) {
+	if !has {
+		return digest{}, status.Error(codes.Unauthenticated, "a Consul ACL token is needed in the metadata "+c.cfg.Token)
+	}
+	sum := digest(sha256.Sum256([]byte(token)))
+	if err := c.tokens.judge(one, sum, token); err != nil {
+		return sum, err
+	}
+	if !c.promote(one, sum) {
+		return sum, status.Errorf(codes.ResourceExhausted, "OVERLOADED: %d connections of operators are in use, or %d with this token; close some", c.classes[operator].places, eachToken)
+	}
+	return sum, nil
+}
+
+// AdmitHTTP decides about a request of a connection that Credentials passed on, once its headers have
+// arrived. token is nil or has the request's token. After nil the caller calls done at the end of
+// the request, with whether the request was denied. An error has the code of Admit; last: close the
+// connection after the answer.
+func (c *Callers) AdmitHTTP(secure net.Conn, token []string) (done func(denied bool), last bool, err error) {
+	a, _ := secure.RemoteAddr().(address)
+	if a.conn == nil {
+		return nil, true, status.Error(codes.Internal, "the request came over an unregistered connection")
+	}
+	text, has := TokenOf(token)
+	sum, err := c.enter(a.conn, text, has)
+	if err != nil {
+		return nil, c.refusedOften(a.conn), err
+	}
+	c.runs(a.conn, +1)
+	return func(denied bool) {
+		c.runs(a.conn, -1)
+		if denied {
+			c.tokens.doubt(sum)
+		}
+	}, false, nil
 }
 
 // openCall counts a call that any caller may make.

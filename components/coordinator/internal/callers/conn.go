@@ -2,6 +2,7 @@ package callers
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"net/netip"
@@ -103,25 +104,41 @@ func sourceOf(conn net.Conn) string {
 	return ip.String()
 }
 
-// Credentials moves newcomers to the unauthenticated connections after inner's handshake.
-func Credentials(inner credentials.TransportCredentials) credentials.TransportCredentials {
-	return handshakes{inner}
+// Credentials makes the handshakes of the API by config, and moves newcomers to the unauthenticated
+// connections. A connection of HTTP/2 is gRPC's. Credentials passes any other connection on to web,
+// which owns it from then on. A caller that speaks both is passed on: callers of gRPC speak HTTP/2
+// alone.
+func Credentials(config *tls.Config, web func(net.Conn)) credentials.TransportCredentials {
+	config = config.Clone()
+	config.NextProtos = []string{"http/1.1", "h2"}
+	return handshakes{credentials.NewTLS(config), config, web}
 }
 
 type handshakes struct {
 	credentials.TransportCredentials
+	config *tls.Config
+	web    func(net.Conn)
 }
 
-// ServerHandshake implements credentials.TransportCredentials.
+// ServerHandshake implements credentials.TransportCredentials. gRPC bounds its time.
 func (h handshakes) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	secure, info, err := h.TransportCredentials.ServerHandshake(raw)
-	if one, is := raw.(*conn); is && err == nil {
+	secure := tls.Server(raw, h.config)
+	if err := secure.Handshake(); err != nil {
+		_ = secure.Close()
+		return nil, nil, err
+	}
+	if one, is := raw.(*conn); is {
 		one.callers.handshaken(one)
 	}
-	return secure, info, err
+	state := secure.ConnectionState()
+	if state.NegotiatedProtocol != "h2" {
+		h.web(secure)
+		return nil, nil, credentials.ErrConnDispatched
+	}
+	return secure, credentials.TLSInfo{State: state, CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}}, nil
 }
 
 // Clone implements credentials.TransportCredentials.
 func (h handshakes) Clone() credentials.TransportCredentials {
-	return handshakes{h.TransportCredentials.Clone()}
+	return handshakes{h.TransportCredentials.Clone(), h.config, h.web}
 }

@@ -75,7 +75,7 @@ func newWorld(t testing.TB, change func(*Callers)) *world {
 	}
 	server := grpcserver.New(grpcserver.Limits{Message: 512 << 10, Calls: 32, Admit: w.callers.Admit},
 		grpc.WaitForHandlers(true),
-		grpc.Creds(Credentials(credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{certificate()}}))),
+		grpc.Creds(Credentials(&tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{certificate()}}, func(c net.Conn) { _ = c.Close() })),
 		grpc.ChainUnaryInterceptor(w.callers.Unary), grpc.ChainStreamInterceptor(w.callers.Stream))
 	unary := func(method string) grpc.MethodDesc {
 		return grpc.MethodDesc{MethodName: method, Handler: func(_ any, ctx context.Context, dec func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {

@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"fmt"
+	"regexp"
 	"time"
 )
 
@@ -23,6 +24,7 @@ type Identity struct {
 	slot      string
 	simulated bool
 	ca        *CA
+	names     []string
 }
 
 // NewIdentity makes the Boot key of a coordinator. simulated marks its certificates.
@@ -38,6 +40,19 @@ func NewIdentity(ca *CA, slot string, simulated bool) (*Identity, error) {
 	return &Identity{key: key, spki: spki, slot: slot, simulated: simulated, ca: ca}, nil
 }
 
+// AlsoNamed adds DNS names to the certificates that follow: names of the gateway, by which clients
+// such as Consul's own tool verify the operators' API. Each name that is not a host name is left out.
+// Call it before the first Certificate.
+func (i *Identity) AlsoNamed(dnsNames ...string) {
+	for _, name := range dnsNames {
+		if hostForm.MatchString(name) && len(name) <= 253 {
+			i.names = append(i.names, name)
+		}
+	}
+}
+
+var hostForm = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
 // PublicKey returns the DER SubjectPublicKeyInfo of the Boot key.
 func (i *Identity) PublicKey() []byte { return i.spki }
 
@@ -50,7 +65,7 @@ func (i *Identity) BootID() string {
 // Certificate issues an SVID that is valid from now.
 func (i *Identity) Certificate(now time.Time) (tls.Certificate, error) {
 	der, _, err := i.ca.SVID(i.key.Public(), Subject{
-		Group: CoordinatorGroup, Slot: i.slot, DNSNames: []string{ServerName(i.ca.cluster)}, Simulated: i.simulated,
+		Group: CoordinatorGroup, Slot: i.slot, DNSNames: append([]string{ServerName(i.ca.cluster)}, i.names...), Simulated: i.simulated,
 	}, now)
 	if err != nil {
 		return tls.Certificate{}, err

@@ -76,6 +76,22 @@ func TestIDN10_IssuerBuildsTheNameItself(t *testing.T) {
 	}
 }
 
+// TestACoordinatorsCertificateNamesTheGateway: Consul's own tool verifies the name that it dials.
+func TestACoordinatorsCertificateNamesTheGateway(t *testing.T) {
+	identity, err := keys.NewIdentity(derive(t, "app", "demo").CA(), "coordinator-0", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	identity.AlsoNamed("app-7444s.gw.example.org", "-7444s.gw.example.org", "a b.example.org", "*.example.org", "")
+	got, err := identity.Certificate(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if names := got.Leaf.DNSNames; len(names) != 2 || names[0] != keys.ServerName("demo") || names[1] != "app-7444s.gw.example.org" {
+		t.Errorf("names %q", names)
+	}
+}
+
 // Simulated certificates have the mark in their subject, those of coordinators too.
 func TestSimulatedCertificatesHaveTheMark(t *testing.T) {
 	root := derive(t, "app", "demo")

@@ -17,7 +17,7 @@ import (
 // No operator's token may write the chain. So the coordinator commits with its own token, after
 // Consul has confirmed the caller's right to write each key.
 func (c *caller) act(ctx context.Context, verb, request, reason string, ops ...store.Op) error {
-	denied, err := c.mayNotWrite(ctx, ops)
+	denied, err := c.server.mayNotWrite(ctx, c.token, keysOf(ops))
 	if err != nil {
 		return err
 	}
@@ -50,4 +50,12 @@ func (c *caller) enter(ctx context.Context, verb, request, reason string, ops ..
 		}
 		return err
 	})
+}
+
+func keysOf(ops []store.Op) []string {
+	keys := make([]string, len(ops))
+	for n, op := range ops {
+		keys[n] = op.Key
+	}
+	return keys
 }

@@ -228,11 +228,9 @@ func refused(err error) error {
 }
 
 // writeSpec writes a spec and the record of its call in one transaction with the Ops. No operator's
-// token may write that record, because its holder could enter another caller's name. So Consul first
-// confirms that the caller may write the spec and the keys of the Ops.
-//
-// Consul's rules name each group's key, and a new group has no rule yet. For an operator the rule
-// is added, and the write is retried until Consul's servers know the rule.
+// token may write that record, because its holder could enter another caller's name. So the
+// coordinator commits with its own token, after Consul has confirmed that the caller may write the
+// spec and the keys of the Ops.
 func (c *caller) writeSpec(ctx context.Context, applied store.Applied, reason string, raw []byte, index uint64, with ...store.Op) error {
 	name := applied.Group
 	spec, err := store.PutRaw(store.GroupSpecKey(name), compact(raw), index)
@@ -244,30 +242,8 @@ func (c *caller) writeSpec(ctx context.Context, applied store.Applied, reason st
 		return err
 	}
 	asked := append([]store.Op{spec}, with...)
-	deadline := time.Now().Add(ruleWait)
-	for {
-		denied, err := c.mayNotWrite(ctx, asked)
-		if err != nil {
-			return wire(err)
-		}
-		if denied == "" {
-			break
-		}
-		if time.Now().After(deadline) {
-			return wire(fmt.Errorf("%w: the token may not write %s", store.ErrDenied, denied))
-		}
-		var groups []string
-		if latest, _ := c.server.cfg.Views.Latest(); latest != nil {
-			groups = latest.Groups()
-		}
-		if err := c.server.cfg.Tokens.AllowGroup(ctx, c.token, name, groups); err != nil {
-			return wire(err)
-		}
-		select {
-		case <-ctx.Done():
-			return wire(ctx.Err())
-		case <-time.After(100 * time.Millisecond):
-		}
+	if err := c.server.allowed(ctx, c.token, name, keysOf(asked)...); err != nil {
+		return wire(err)
 	}
 	// A deletion that begins at this moment would take the spec with it.
 	asked = append(asked, store.Op{Kind: store.OpPut, Key: store.AppliedKey(name), Value: text}, store.Op{Kind: store.OpCheckAbsent, Key: store.DeleteGroupKey(name)})
@@ -278,12 +254,40 @@ func (c *caller) writeSpec(ctx context.Context, applied store.Applied, reason st
 	return wire(err)
 }
 
-// mayNotWrite returns the first key of the Ops that the caller's token may not write; "": it may
-// write all.
-func (c *caller) mayNotWrite(ctx context.Context, ops []store.Op) (key string, err error) {
-	for _, op := range ops {
-		if ok, err := c.server.cfg.Tokens.MayWrite(ctx, c.token, store.DefaultPrefix+op.Key); err != nil || !ok {
-			return op.Key, err
+// allowed returns nil when the token may write all keys, of which one is the spec of the named group.
+//
+// Consul's rules name each group's key, and a new group has no rule yet. For an operator the rule is
+// added, and the check is repeated until Consul's servers know the rule.
+func (s *Server) allowed(ctx context.Context, token, name string, keys ...string) error {
+	deadline := time.Now().Add(ruleWait)
+	for {
+		denied, err := s.mayNotWrite(ctx, token, keys)
+		if err != nil || denied == "" {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%w: the token may not write %s", store.ErrDenied, denied)
+		}
+		var groups []string
+		if latest, _ := s.cfg.Views.Latest(); latest != nil {
+			groups = latest.Groups()
+		}
+		if err := s.cfg.Tokens.AllowGroup(ctx, token, name, groups); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// mayNotWrite returns the first key that the token may not write; "": it may write all.
+func (s *Server) mayNotWrite(ctx context.Context, token string, keys []string) (key string, err error) {
+	for _, key := range keys {
+		if ok, err := s.cfg.Tokens.MayWrite(ctx, token, store.DefaultPrefix+key); err != nil || !ok {
+			return key, err
 		}
 	}
 	return "", nil

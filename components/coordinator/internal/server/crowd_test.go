@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"io"
 	"math/big"
 	"net"
@@ -41,11 +42,12 @@ func (a *api) listen(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	of := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	of := &x509.Certificate{SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, of, of, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
 	}
+	a.caPEM = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	a.cfg.Certificate = func() (tls.Certificate, error) {
 		return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 	}

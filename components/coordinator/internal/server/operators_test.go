@@ -41,8 +41,8 @@ func use(t *testing.T, s *Server, token string) error {
 	return ask(t, s, token)
 }
 
-// beside returns another coordinator of the same cluster.
-func (a *api) beside(slot string) *Server {
+// onSlot returns another coordinator of the same cluster.
+func (a *api) onSlot(slot string) *Server {
 	cfg := a.cfg
 	cfg.Slot = slot
 	return New(cfg)
@@ -61,7 +61,7 @@ func TestCTL13_AnOperatorsTokenIsMadeAtItsFirstUseAndEnds(t *testing.T) {
 	if err != nil || strings.Contains(string(text.Value), annToken) || !strings.Contains(string(text.Value), digestOf(annToken)) {
 		t.Fatalf("the record is %s, %v", text.Value, err)
 	}
-	all := []*Server{a.Server, a.beside("coordinator-1"), a.beside("coordinator-2")}
+	all := []*Server{a.Server, a.onSlot("coordinator-1"), a.onSlot("coordinator-2")}
 	var together sync.WaitGroup
 	for _, s := range all {
 		together.Go(func() {
@@ -89,7 +89,7 @@ func TestCTL13_AnOperatorsTokenIsMadeAtItsFirstUseAndEnds(t *testing.T) {
 	if _, err := all[1].RemoveOperator(as(t.Context(), operatorToken), &apiv1.RemoveOperatorRequest{Name: "ann"}); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range append(all, a.beside("coordinator-1")) {
+	for _, s := range append(all, a.onSlot("coordinator-1")) {
 		if err := use(t, s, annToken); status.Code(err) != codes.PermissionDenied || a.knows(t, annToken) {
 			t.Errorf("%s after the removal: %v", s.cfg.Slot, err)
 		}
@@ -115,7 +115,7 @@ func TestCTL13_ATokenThatConsulLostStaysLost(t *testing.T) {
 	a.offset = 90*24*time.Hour - time.Second
 	a.mu.Unlock()
 	for _, token := range []string{annToken, bobToken} {
-		for _, s := range []*Server{a.Server, a.beside("coordinator-1")} {
+		for _, s := range []*Server{a.Server, a.onSlot("coordinator-1")} {
 			if err := use(t, s, token); status.Code(err) != codes.PermissionDenied || a.knows(t, token) {
 				t.Errorf("%s: %v", s.cfg.Slot, err)
 			}
@@ -139,7 +139,7 @@ func TestCTL13_ARotatedTokenEndsWithTheFirstUseOfTheNext(t *testing.T) {
 	if err := use(t, a.Server, annToken); err != nil {
 		t.Errorf("the present token before the first use of the next: %v", err)
 	}
-	if err := use(t, a.beside("coordinator-1"), nextToken); err != nil {
+	if err := use(t, a.onSlot("coordinator-1"), nextToken); err != nil {
 		t.Fatal(err)
 	}
 	if err := use(t, a.Server, annToken); status.Code(err) != codes.PermissionDenied || a.knows(t, annToken) {
@@ -216,7 +216,7 @@ func TestCTL13_TheLastAdminStays(t *testing.T) {
 	if _, err := a.RemoveOperator(as(t.Context(), annToken), &apiv1.RemoveOperatorRequest{Name: "first"}); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range []*Server{a.Server, a.beside("coordinator-1")} {
+	for _, s := range []*Server{a.Server, a.onSlot("coordinator-1")} {
 		if err := use(t, s, operatorToken); status.Code(err) != codes.PermissionDenied || a.knows(t, operatorToken) {
 			t.Errorf("the first token after its removal at %s: %v", s.cfg.Slot, err)
 		}

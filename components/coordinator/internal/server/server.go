@@ -6,16 +6,18 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/http"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 
 	"cadre.dev/attest"
 	"cadre.dev/coordinator/internal/callers"
 	"cadre.dev/coordinator/internal/contain"
 	"cadre.dev/coordinator/internal/keys"
+	"cadre.dev/coordinator/internal/kvproxy"
 	"cadre.dev/coordinator/internal/measure"
 	"cadre.dev/coordinator/internal/observe"
 	"cadre.dev/coordinator/internal/specvalidate"
@@ -85,6 +87,10 @@ type Config struct {
 	Timing   rollout.Timing
 	Tokens   Tokens
 	Quoter   Quoter
+	// Consul is the address (host:port) of the local Consul, and Datacenter its datacenter. Transport
+	// reaches it with callers' tokens.
+	Consul, Datacenter string
+	Transport          http.RoundTripper
 	// StoreFor returns the store with a caller's token.
 	StoreFor func(token string) (store.Store, error)
 	// Overlay is this coordinator's view of the overlay; Agents gives those of agents that are
@@ -139,6 +145,7 @@ type Server struct {
 	// those for operators, who need not wait behind the former.
 	quotes, operatorQuotes chan struct{}
 	watches                chan struct{} // bounds watches
+	kv                     *kvproxy.Proxy
 }
 
 // New makes the server.
@@ -147,6 +154,7 @@ func New(cfg Config) *Server {
 		cfg: cfg, quotes: make(chan struct{}, 2), operatorQuotes: make(chan struct{}, 2), watches: make(chan struct{}, maxWatches),
 	}
 	s.operator.turn = make(chan struct{}, 1)
+	s.kv = kvproxy.New(kvproxy.Config{Consul: cfg.Consul, Datacenter: cfg.Datacenter, Transport: cfg.Transport, Allow: s.allowSpec})
 	s.callers = callers.New(callers.Config{
 		Token: tokenHeader, Check: s.checkOperator,
 		Refused: func(err error) bool { return errors.Is(err, tokens.ErrDenied) },
@@ -162,14 +170,19 @@ func (s *Server) Connections() (operators, unauthenticated int) {
 
 // Run serves on listener until ctx ends, then gives running calls a moment to finish. Call it once.
 func (s *Server) Run(ctx context.Context, listener net.Listener) error {
+	web := s.newWeb()
+	var serving sync.WaitGroup
+	serving.Go(web.run)
+	defer serving.Wait()
+	defer web.stop()
 	server := grpcserver.New(grpcserver.Limits{Message: maxMessage, Calls: maxStreams, Admit: s.callers.Admit, Contain: s.cfg.Panics.In("api")},
-		grpc.Creds(callers.Credentials(credentials.NewTLS(&tls.Config{
+		grpc.Creds(callers.Credentials(&tls.Config{
 			MinVersion: tls.VersionTLS13,
 			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 				cert, err := s.cfg.Certificate()
 				return &cert, err
 			},
-		}))),
+		}, web.take)),
 		grpc.ChainUnaryInterceptor(s.callers.Unary, limitTime),
 		grpc.ChainStreamInterceptor(s.callers.Stream),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTime, Time: aliveTime, Timeout: aliveWait}),
@@ -183,6 +196,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	apiv1.RegisterAuditServiceServer(server, s)
 	apiv1.RegisterOperatorServiceServer(server, s)
 	stop := context.AfterFunc(ctx, func() {
+		web.stop()
 		s.callers.Close() // otherwise gRPC would wait for pending token checks
 		// Streams never end on their own.
 		hard := time.AfterFunc(2*time.Second, server.Stop)

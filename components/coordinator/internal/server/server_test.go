@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"log/slog"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -52,6 +53,7 @@ type api struct {
 	consul   *consul.Client // has every right
 	issuer   *tokens.Issuer
 	workload string
+	caPEM    []byte // of listen
 	// offset is added to the real time for the server's clock.
 	mu     sync.Mutex
 	offset time.Duration
@@ -99,6 +101,7 @@ func newAPI(t testing.TB) *api {
 		Platform: observe.NewPlatform(emptyCloud{}, time.Now, time.Second), Reports: agents, Timing: rollout.DefaultTiming(),
 		Tokens: a.issuer, Now: a.now, Log: log, Validator: specvalidate.New(ownApp, nil), Measure: measure.New("demo", appcompose.Rules{}),
 		Overlay: &fakeOverlay{}, Agents: func(string) (overlaystatus.Asked, bool) { return nil, false },
+		Consul: running.Addr, Datacenter: "dc1", Transport: http.DefaultTransport,
 		StoreFor: func(token string) (store.Store, error) {
 			return store.NewConsul(store.ConsulConfig{Address: running.Addr, Token: token})
 		},
