@@ -225,8 +225,9 @@ func newHarness(t *testing.T) *harness { return &harness{Whole: wholetest.New(t)
 type operator struct {
 	apiv1.ClusterServiceClient
 	apiv1.ControlServiceClient
-	policy apiv1.PolicyServiceClient
-	ctx    context.Context //nolint:containedctx // it carries the token and ends with the test
+	policy    apiv1.PolicyServiceClient
+	operators apiv1.OperatorServiceClient
+	ctx       context.Context //nolint:containedctx // it carries the token and ends with the test
 }
 
 func (h *harness) dial(token string) *operator {
@@ -236,5 +237,5 @@ func (h *harness) dial(token string) *operator {
 		h.t.Fatal(err)
 	}
 	h.t.Cleanup(func() { _ = conn.Close() })
-	return &operator{ClusterServiceClient: apiv1.NewClusterServiceClient(conn), ControlServiceClient: apiv1.NewControlServiceClient(conn), policy: apiv1.NewPolicyServiceClient(conn), ctx: metadata.AppendToOutgoingContext(h.t.Context(), "x-consul-token", token)}
+	return &operator{ClusterServiceClient: apiv1.NewClusterServiceClient(conn), ControlServiceClient: apiv1.NewControlServiceClient(conn), policy: apiv1.NewPolicyServiceClient(conn), operators: apiv1.NewOperatorServiceClient(conn), ctx: metadata.AppendToOutgoingContext(h.t.Context(), "x-consul-token", token)}
 }
