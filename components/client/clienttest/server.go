@@ -71,6 +71,7 @@ type Server struct {
 	apiv1.UnimplementedRecoveryServiceServer
 	apiv1.UnimplementedControlServiceServer
 	apiv1.UnimplementedAuditServiceServer
+	apiv1.UnimplementedOperatorServiceServer
 
 	// Attest answers AttestCoordinator; nil: unimplemented. Set it before Start.
 	Attest func(ctx context.Context, req *apiv1.AttestCoordinatorRequest) (*apiv1.AttestCoordinatorResponse, error)
@@ -105,6 +106,8 @@ type Server struct {
 	overlay   Overlay
 	secrets   []*apiv1.Secret
 	overrides []*apiv1.Override
+	operators []*apiv1.Operator
+	digests   []string               // of tokens that were added
 	recovery  *apiv1.RecoverResponse // nil: zero
 	index     uint64
 	fail      map[string]error
@@ -171,6 +174,7 @@ func (s *Server) serve(t testing.TB, listener net.Listener) {
 	apiv1.RegisterRecoveryServiceServer(server, s)
 	apiv1.RegisterControlServiceServer(server, s)
 	apiv1.RegisterAuditServiceServer(server, s)
+	apiv1.RegisterOperatorServiceServer(server, s)
 	s.server = server
 	done := make(chan struct{})
 	go func() {
