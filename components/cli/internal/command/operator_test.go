@@ -30,7 +30,6 @@ func operatorsOfDemo() []*apiv1.Operator {
 
 func TestOperatorPictures(t *testing.T) {
 	b := newBench(t)
-	b.SetOperators(operatorsOfDemo())
 	for name, args := range map[string][]string{
 		"operator_list":        {"operator", "list"},
 		"operator_list_json":   {"operator", "list", "-o", "json"},
@@ -40,6 +39,7 @@ func TestOperatorPictures(t *testing.T) {
 		"operator_rotate_help": {"operator", "rotate", "--help"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			b.SetOperators(operatorsOfDemo())
 			code, out := b.run(args...)
 			if code != ExitOK {
 				t.Errorf("exit %d", code)
