@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,6 +41,7 @@ import (
 	"cadre.dev/coordinator/internal/tolerance"
 	"cadre.dev/coordinator/internal/trace"
 	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/coordinator/internal/voters"
 	"cadre.dev/coordinator/internal/watermark"
 	"cadre.dev/coordinator/internal/xds"
 	"cadre.dev/core/group"
@@ -105,6 +107,7 @@ type Coordinator struct {
 	reconcile   *reconcile.Reconciler
 	takeover    *takeover.Watch
 	healer      *selfheal.Healer
+	voters      *voters.Voters
 	server      *server.Server
 	watermark   *watermark.Watermark
 	metrics     *status.Metrics
@@ -279,6 +282,9 @@ func (c *Coordinator) assemble(ctx context.Context) error {
 	if err := c.assembleVerifier(highwater.New(c.store)); err != nil {
 		return err
 	}
+	if c.voters, err = voters.New(consul.Address(), c.root.ManagementToken().RevealString()); err != nil {
+		return err
+	}
 	c.metrics = status.NewMetrics()
 	c.panics = contain.New(c.log, c.metrics.Panicked)
 	c.reports = reports.New(c.deps.Now)
@@ -420,6 +426,10 @@ func (c *Coordinator) assembleServer(judge *specvalidate.Validator, measured mea
 			return store.NewConsul(store.ConsulConfig{Address: consulAddress, Token: token, Transport: callerTransport})
 		},
 		Overlay: overlaystatus.Server{Node: func() overlaystatus.Node { return c.node }}, Agents: c.control.Overlay, Watermark: c.watermark,
+		Coordinators: server.Coordinators{
+			ComposeHash: c.info.ComposeHash, BootID: c.identity.BootID(), Voters: c.voters,
+			Sessions: c.reports.Connected, Connected: c.connected, StepDown: c.reconcile.StepDown,
+		},
 		Now: c.deps.Now, Log: c.log, Panics: c.panics,
 	})
 }
@@ -565,14 +575,23 @@ func (c *Coordinator) assembleHealer() {
 		Platform: c.deps.Platform, Views: c.views, Called: c.metrics.Call, Now: c.deps.Now, Log: c.log,
 		Connected: func() map[string]bool {
 			slots := map[string]bool{}
-			for _, s := range c.node.Sessions() {
-				if s.Peer.Group == peering.CoordinatorGroup && s.BootID != "" {
-					slots[s.Peer.Slot] = true
-				}
+			for _, slot := range c.connected() {
+				slots[slot] = true
 			}
 			return slots
 		},
 	})
+}
+
+// connected lists the other coordinators to which a session is open, sorted.
+func (c *Coordinator) connected() (slots []string) {
+	for _, s := range c.node.Sessions() {
+		if s.Peer.Group == peering.CoordinatorGroup && s.BootID != "" {
+			slots = append(slots, s.Peer.Slot)
+		}
+	}
+	slices.Sort(slots)
+	return slices.Compact(slots)
 }
 
 // onControl serves an agent's control session, or talks to another coordinator.

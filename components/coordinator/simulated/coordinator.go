@@ -136,6 +136,9 @@ func (c *Coordinator) Run(ctx context.Context) {
 	all.Wait()
 }
 
+// StepDown gives the Lease up, as package reconcile describes.
+func (c *Coordinator) StepDown(ctx context.Context) (bool, error) { return c.loop.StepDown(ctx) }
+
 // Altered returns the keys of records that were modified in place, although the whole process
 // shares them: see [view.View.Altered].
 func (c *Coordinator) Altered() []string {

@@ -177,6 +177,11 @@ type Reconciler struct {
 	// silent holds, by group, why the last pass could not write the whole status, or "". It is
 	// guarded by mu.
 	silent map[string]string
+	// leading is the present leadership, nil without one. steppedDown is the Term that StepDown ended
+	// last, and standsDown when this coordinator may take the Lease again. All are guarded by mu.
+	leading     *leadership
+	steppedDown uint64
+	standsDown  time.Time
 }
 
 // New makes a Reconciler.
@@ -200,6 +205,7 @@ func (r *Reconciler) Run(ctx context.Context) error {
 	}
 	r.endOwnPast(ctx, complain)
 	for ctx.Err() == nil {
+		r.leaveToOthers(ctx)
 		lease, err := store.AcquireBlocking(ctx, r.cfg.Store, r.cfg.Slot, complain)
 		if err != nil {
 			// The ACL system of Consul is not up yet, or the Term went back.
@@ -247,6 +253,7 @@ func (r *Reconciler) lead(ctx context.Context, lease store.Lease) error { //noli
 	r.before = r.lastLed(ctx, lease)
 	under, cancel := context.WithCancel(lease.Context())
 	stop := context.AfterFunc(ctx, cancel)
+	defer r.leads(lease.Term(), cancel)()
 	var raised sync.WaitGroup
 	raised.Go(func() { r.keep(under, "term", func(ctx context.Context) { r.untilRaised(ctx, lease, cancel) }) })
 	raised.Go(func() { r.keep(under, "state", func(ctx context.Context) { r.keepGrowing(ctx, lease) }) })

@@ -99,8 +99,10 @@ type Config struct {
 	Agents  func(slot string) (overlaystatus.Asked, bool)
 	// Watermark reports the watermarks of the records.
 	Watermark Watermark
-	Now       func() time.Time
-	Log       *slog.Logger
+	// Coordinators serves CoordinatorsService.
+	Coordinators Coordinators
+	Now          func() time.Time
+	Log          *slog.Logger
 	// Panics turns a panic of a handler into an error; nil: the panic ends the process.
 	Panics *contain.Panics
 }
@@ -138,6 +140,7 @@ type Server struct {
 	apiv1.UnimplementedControlServiceServer
 	apiv1.UnimplementedAuditServiceServer
 	apiv1.UnimplementedOperatorServiceServer
+	apiv1.UnimplementedCoordinatorsServiceServer
 	cfg      Config
 	operator operatorOnce
 	callers  *callers.Callers
@@ -195,6 +198,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	apiv1.RegisterControlServiceServer(server, s)
 	apiv1.RegisterAuditServiceServer(server, s)
 	apiv1.RegisterOperatorServiceServer(server, s)
+	apiv1.RegisterCoordinatorsServiceServer(server, s)
 	stop := context.AfterFunc(ctx, func() {
 		web.stop()
 		s.callers.Close() // otherwise gRPC would wait for pending token checks

@@ -49,6 +49,8 @@ func (emptyCloud) List(context.Context, string) ([]platform.Instance, error) { r
 
 // api is the server on a real Consul with ACLs, with the tokens of the test's callers.
 type api struct {
+	// consulAddr and consulToken reach Consul with all rights.
+	consulAddr, consulToken string
 	*Server
 	consul   *consul.Client // has every right
 	issuer   *tokens.Issuer
@@ -73,7 +75,7 @@ func newAPI(t testing.TB) *api {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &api{}
+	a := &api{consulAddr: running.Addr, consulToken: running.ManagementToken}
 	if a.consul, err = consul.NewClient(&consul.Config{Address: running.Addr, Token: running.ManagementToken}); err != nil {
 		t.Fatal(err)
 	}
