@@ -72,6 +72,7 @@ type Server struct {
 	apiv1.UnimplementedControlServiceServer
 	apiv1.UnimplementedAuditServiceServer
 	apiv1.UnimplementedOperatorServiceServer
+	apiv1.UnimplementedCoordinatorsServiceServer
 
 	// Attest answers AttestCoordinator; nil: unimplemented. Set it before Start.
 	Attest func(ctx context.Context, req *apiv1.AttestCoordinatorRequest) (*apiv1.AttestCoordinatorResponse, error)
@@ -109,11 +110,15 @@ type Server struct {
 	operators []*apiv1.Operator
 	digests   []string               // of tokens that were added
 	recovery  *apiv1.RecoverResponse // nil: zero
-	index     uint64
-	fail      map[string]error
-	changed   chan struct{}
-	address   string
-	server    *grpc.Server
+	// coordinators and stepDown are those of SetCoordinators; removed are the voters.
+	coordinators func(instance string) *apiv1.GetCoordinatorsResponse
+	stepDown     func(instance, raftTo string)
+	removed      []string
+	index        uint64
+	fail         map[string]error
+	changed      chan struct{}
+	address      string
+	server       *grpc.Server
 	// admission is the state, and decided has the operators' decisions.
 	admission Admission
 	decided   []string
@@ -175,6 +180,7 @@ func (s *Server) serve(t testing.TB, listener net.Listener) {
 	apiv1.RegisterControlServiceServer(server, s)
 	apiv1.RegisterAuditServiceServer(server, s)
 	apiv1.RegisterOperatorServiceServer(server, s)
+	apiv1.RegisterCoordinatorsServiceServer(server, s)
 	s.server = server
 	done := make(chan struct{})
 	go func() {
