@@ -43,6 +43,11 @@ type Options struct {
 	// Poll is the pause between looks at the platform, default 2 s.
 	Poll time.Duration
 	Dial client.Options
+	// Step bounds the time of a coordinator from its change until it is well, in an upgrade or a
+	// replacement; default DefaultStep.
+	Step time.Duration
+	// Reach talks to single coordinators; nil: through the gateway.
+	Reach Reach
 }
 
 // Create makes the cluster, or its missing parts, and returns its context with the CA pinned. ctx

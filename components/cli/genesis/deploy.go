@@ -26,30 +26,13 @@ func deploy(ctx context.Context, o Options, c client.Context, co groupfile.Coord
 	if err != nil {
 		return nil, c, err
 	}
-	want := measured(c, co)
-	sent, err := want.Rules.Render(want.Name, want.Compose, want.Envs)
-	if err != nil {
-		return nil, c, fmt.Errorf("coordinators: %w", err)
-	}
-	t := platform.Template{
-		AppCompose: sent, Env: envOf(co.Env, 0),
-		InstanceType: co.InstanceType, OSImage: co.OSImage, DiskGB: co.DiskGB,
-		AppID: c.CoordinatorAppID, AppNonce: c.CoordinatorAppNonce,
-	}
 	existing := ""
 	for _, i := range found {
 		existing = i.VMUUID
 	}
-	p, err := o.Cloud.Provision(ctx, existing, t)
+	t, p, err := offer(ctx, o, c, co, existing)
 	if err != nil {
 		return nil, c, err
-	}
-	text, err := appcompose.Settle(sent, appcompose.Answer{Hash: p.ComposeHash, Text: p.AppCompose}, want)
-	if err != nil {
-		return nil, c, fmt.Errorf("coordinators: nothing is made: %w", err)
-	}
-	if p.ComposeHash = appcompose.Hash(text); p.AppID == "" {
-		p.AppID = c.CoordinatorAppID
 	}
 	c = addHash(c, p.ComposeHash)
 	if err := c.Save(o.ContextPath); err != nil {
@@ -77,6 +60,34 @@ func deploy(ctx context.Context, o Options, c client.Context, co groupfile.Coord
 		found[name] = made
 	}
 	return found, c, nil
+}
+
+// offer renders the coordinators' document and has the platform measure it, which changes no CVM.
+// existing is the CVM of a coordinator, "" before the first. ComposeHash of the reply is of bytes that
+// Cadre judged.
+func offer(ctx context.Context, o Options, c client.Context, co groupfile.Coordinator, existing string) (platform.Template, platform.Provisioned, error) {
+	want := measured(c, co)
+	sent, err := want.Rules.Render(want.Name, want.Compose, want.Envs)
+	if err != nil {
+		return platform.Template{}, platform.Provisioned{}, fmt.Errorf("coordinators: %w", err)
+	}
+	t := platform.Template{
+		AppCompose: sent, Env: envOf(co.Env, 0),
+		InstanceType: co.InstanceType, OSImage: co.OSImage, DiskGB: co.DiskGB,
+		AppID: c.CoordinatorAppID, AppNonce: c.CoordinatorAppNonce,
+	}
+	p, err := o.Cloud.Provision(ctx, existing, t)
+	if err != nil {
+		return t, p, err
+	}
+	text, err := appcompose.Settle(sent, appcompose.Answer{Hash: p.ComposeHash, Text: p.AppCompose}, want)
+	if err != nil {
+		return t, p, fmt.Errorf("coordinators: nothing is made: %w", err)
+	}
+	if p.ComposeHash = appcompose.Hash(text); p.AppID == "" {
+		p.AppID = c.CoordinatorAppID
+	}
+	return t, p, nil
 }
 
 // measured describes the required document of the coordinators. Their env names are a closed list:

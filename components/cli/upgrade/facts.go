@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"cadre.dev/core/group"
 )
 
 // Content is what a coordinator's CVM runs. A zero field is unknown, or not wanted otherwise.
@@ -23,7 +25,9 @@ func (c Content) Changes(want Content) []string {
 		}
 	}
 	add("compose hash", c.ComposeHash, want.ComposeHash)
-	add("OS image", c.OSImage, want.OSImage)
+	if !group.SameOSImage(c.OSImage, want.OSImage) {
+		add("OS image", c.OSImage, want.OSImage)
+	}
 	add("instance type", c.InstanceType, want.InstanceType)
 	if c.DiskGB > 0 && want.DiskGB > 0 && c.DiskGB != want.DiskGB {
 		out = append(out, fmt.Sprintf("disk %d GB -> %d GB", c.DiskGB, want.DiskGB))

@@ -1,0 +1,289 @@
+package genesis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"cadre.dev/cli/upgrade"
+	"cadre.dev/client"
+	"cadre.dev/core/group"
+	"cadre.dev/platform"
+)
+
+const (
+	// DefaultStep bounds the time of a coordinator from its change until it is well.
+	DefaultStep = 10 * time.Minute
+	// maxChanges bounds the changes of one coordinator in one run: the compose file, the shape, the OS
+	// image, and one of them again.
+	maxChanges = 4
+	// maxStepDowns bounds the steps down of one coordinator in one run.
+	maxStepDowns = 5
+)
+
+// UpgradePlan is what an upgrade would do.
+type UpgradePlan struct {
+	Cluster string `json:"cluster"`
+	// NewHash: the context does not list the wanted compose hash yet.
+	NewHash bool `json:"new_hash"`
+	// TrustChanges: the trust block of the file differs from the context's.
+	TrustChanges bool          `json:"trust_changes,omitempty"`
+	Facts        upgrade.Facts `json:"facts"`
+	// Steps end with done, or with why no step is allowed.
+	Steps []upgrade.Step `json:"steps"`
+	// Pinned are groups whose members would not accept the changed coordinators, with the reasons.
+	Pinned []string `json:"pinned,omitempty"`
+}
+
+// Changes reports whether any coordinator differs from the wanted content.
+func (p UpgradePlan) Changes() bool {
+	return slices.ContainsFunc(p.Facts.Coordinators, func(c upgrade.Coordinator) bool { return len(c.Is.Changes(p.Facts.Wanted)) > 0 })
+}
+
+// Upgrade is a prepared upgrade. Use it once, from one goroutine.
+type Upgrade struct {
+	Plan UpgradePlan
+	observer
+	changed, stepped map[string]int
+	// until is when the present wait ends.
+	until time.Time
+}
+
+// PrepareUpgrade reads the context and the state of the coordinators, and has the platform measure the
+// document of the cluster file. It changes nothing.
+func PrepareUpgrade(ctx context.Context, o Options) (*Upgrade, error) {
+	v, err := newObserver(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	u := &Upgrade{observer: *v, changed: map[string]int{}, stepped: map[string]int{}}
+	old, err := client.LoadContext(o.ContextPath)
+	if err != nil {
+		return nil, err
+	}
+	u.Plan = UpgradePlan{Cluster: u.c.Cluster, TrustChanges: !sameTrust(old.Trust, u.c.Trust),
+		NewHash: len(u.c.CoordinatorComposeHashes) > 0 && !slices.Contains(u.c.CoordinatorComposeHashes, u.hash)}
+	s, err := u.observe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range s.facts.Coordinators {
+		if want := s.facts.Wanted.DiskGB; want > 0 && c.Is.DiskGB > want {
+			return nil, fmt.Errorf("coordinator.disk_gb: %d is smaller than the disk of %s (%d GB): disks only grow", want, c.Slot, c.Is.DiskGB)
+		}
+	}
+	u.Plan.Facts, u.Plan.Steps = s.facts, upgrade.Plan(s.facts)
+	groups, err := o.reach().Groups(ctx, u.c)
+	switch {
+	case err == nil:
+		u.Plan.Pinned = pinned(groups, u.hash)
+	case u.Plan.NewHash:
+		return nil, fmt.Errorf("whether trust files of groups must know the new coordinators is unknown: %w", err)
+	}
+	return u, nil
+}
+
+// newObserver prepares the change of an existing cluster to what its file says.
+func newObserver(ctx context.Context, o Options) (*observer, error) {
+	c, err := client.LoadContext(o.ContextPath)
+	if err != nil {
+		return nil, err
+	}
+	want := o.Cluster
+	if c.Cluster != want.Name {
+		return nil, fmt.Errorf("context %s is of cluster %q, the file is about %q", o.ContextPath, c.Cluster, want.Name)
+	}
+	if want.Gateway.Domain == "" {
+		want.Gateway.Domain = c.Gateway.Domain
+	}
+	c.Gateway, c.Platform = client.Gateway(want.Gateway), platformOf(want.Platform)
+	trust := want.Trust
+	trust.CoordinatorAppID, trust.OperatorTokenSHA256 = c.CoordinatorAppID, c.Trust.OperatorTokenSHA256
+	for _, field := range []struct {
+		name string
+		same bool
+	}{
+		{"roots_pem", trust.RootsPEM == c.Trust.RootsPEM}, {"allow_simulated", trust.AllowSimulated == c.Trust.AllowSimulated},
+		{"key_provider", trust.KeyProvider == c.Trust.KeyProvider},
+	} {
+		if !field.same {
+			return nil, fmt.Errorf("trust.%s: differs from that of context %s: another root of trust or key provider is another cluster; put it back", field.name, o.ContextPath)
+		}
+	}
+	c.Trust = trust
+	if o.Poll <= 0 {
+		o.Poll = 2 * time.Second
+	}
+	v := &observer{o: o, c: c, changes: map[string]change{}}
+	if v.co, err = facts(o, c); err != nil {
+		return nil, err
+	}
+	cvms, err := v.cvms(ctx)
+	if err != nil {
+		return nil, err
+	}
+	existing := ""
+	for _, i := range cvms {
+		existing = i.VMUUID
+	}
+	if existing == "" {
+		return nil, fmt.Errorf("cluster %s has no coordinator on the platform: there is nothing to change", c.Cluster)
+	}
+	_, p, err := offer(ctx, o, c, v.co, existing)
+	v.hash = p.ComposeHash
+	return v, err
+}
+
+// Run carries the upgrade out until all coordinators are well with the wanted content. It may be
+// interrupted at any point, also by the death of the process: another Upgrade continues.
+func (u *Upgrade) Run(ctx context.Context) error {
+	if len(u.Plan.Pinned) > 0 {
+		return fmt.Errorf("members of these groups would not accept the changed coordinators, so that nothing is changed:\n  %s", strings.Join(u.Plan.Pinned, "\n  "))
+	}
+	if len(u.c.CoordinatorComposeHashes) > 0 {
+		u.c = addHash(u.c, u.hash)
+	}
+	if err := u.c.Save(u.o.ContextPath); err != nil {
+		return err
+	}
+	last := ""
+	u.until = time.Now().Add(u.o.step())
+	for {
+		step := upgrade.Step{Action: upgrade.Wait}
+		s, err := u.observe(ctx)
+		if err == nil {
+			step = upgrade.Next(s.facts)
+		} else {
+			step.Reasons = []string{err.Error()}
+		}
+		switch step.Action {
+		case upgrade.Done:
+			u.o.Say("all coordinators run compose hash " + u.hash[:12] + " and are well")
+			return nil
+		case upgrade.Stop:
+			return u.stopped(step.Reasons)
+		case upgrade.Wait:
+		case upgrade.StepDown, upgrade.Change, upgrade.Start:
+			var busy error
+			if busy, err = u.act(ctx, step, s); err != nil {
+				return err
+			}
+			step.Reasons = nil
+			if busy != nil {
+				step.Reasons = []string{busy.Error()}
+			}
+		}
+		if text := strings.Join(step.Reasons, "; "); text != "" && text != last {
+			u.o.Say("waiting: " + text)
+			last = text
+		}
+		if time.Now().After(u.until) {
+			return u.stopped(append(step.Reasons, fmt.Sprintf("that did not change within %s (--deadline)", u.o.step())))
+		}
+		if !pause(ctx, u.o.Poll) {
+			return fmt.Errorf("interrupted: %w; run the same command again to continue: %s", context.Cause(ctx), strings.Join(step.Reasons, "; "))
+		}
+	}
+}
+
+// act takes a step. busy is why it has to be repeated.
+func (u *Upgrade) act(ctx context.Context, step upgrade.Step, s seen) (busy, err error) {
+	call, cancel := context.WithTimeout(ctx, 3*answerLimit)
+	defer cancel()
+	cvm := s.cvms[step.Slot]
+	switch step.Action {
+	case upgrade.StepDown:
+		u.o.Say(fmt.Sprintf("%s steps down; %s is to lead Consul", step.Slot, step.To))
+		if u.stepped[step.Slot]++; u.stepped[step.Slot] > maxStepDowns {
+			return nil, u.stopped([]string{fmt.Sprintf("%s stepped down %d times and leads again", step.Slot, maxStepDowns)})
+		}
+		return u.o.reach().StepDown(call, u.c, cvm.InstanceID, step.To), nil
+	case upgrade.Start:
+		u.o.Say("starting " + step.Slot)
+		_, err = u.o.Cloud.Start(call, cvm.VMUUID)
+	default:
+		if u.changed[step.Slot]++; u.changed[step.Slot] > maxChanges {
+			return nil, u.stopped([]string{fmt.Sprintf("the platform does not take the change of %s: %s", step.Slot, strings.Join(step.Reasons, ", "))})
+		}
+		u.o.Say(fmt.Sprintf("changing %s: %s", step.Slot, strings.Join(step.Reasons, ", ")))
+		err = u.change(call, step.Slot, cvm, s.facts.Wanted)
+	}
+	switch {
+	case errors.Is(err, platform.ErrBusy), errors.Is(err, platform.ErrThrottled):
+		u.changed[step.Slot]-- // it was not taken
+		return err, nil
+	case errors.Is(err, platform.ErrRefused):
+		return nil, fmt.Errorf("%s: %w", step.Slot, err)
+	}
+	// An unknown outcome counts as a change until the platform shows the contrary.
+	u.changes[step.Slot] = change{at: time.Now(), boot: s.boots[step.Slot]}
+	u.until = time.Now().Add(u.o.step())
+	return err, nil
+}
+
+// change makes one call: the compose file first, then the shape.
+func (u *Upgrade) change(ctx context.Context, slot string, cvm platform.Instance, want upgrade.Content) error {
+	if cvm.ComposeHash != want.ComposeHash {
+		// The platform remembers an offered document for a while only.
+		_, p, err := offer(ctx, u.o, u.c, u.co, cvm.VMUUID)
+		if err != nil {
+			return err
+		}
+		if p.ComposeHash != u.hash {
+			return fmt.Errorf("the platform measures compose hash %s now, and measured %s at the start: %w", p.ComposeHash, u.hash, platform.ErrRefused)
+		}
+		_, err = u.o.Cloud.Update(ctx, platform.UpdateRequest{VMUUID: cvm.VMUUID, ComposeHash: p.ComposeHash, EnvKey: p.EnvKey, KMS: p.KMS, Env: envOf(u.co.Env, u.ordinal(slot))})
+		return err
+	}
+	var shape platform.Shape
+	if !group.SameOSImage(want.OSImage, cvm.OSImage) {
+		shape.OSImage = want.OSImage
+	}
+	if want.InstanceType != cvm.InstanceType {
+		shape.InstanceType = want.InstanceType
+	}
+	if want.DiskGB > cvm.DiskGB {
+		shape.DiskGB = want.DiskGB
+	}
+	if shape.InstanceType == "" && shape.DiskGB == 0 {
+		_, err := u.o.Cloud.SetOSImage(ctx, cvm.VMUUID, shape.OSImage)
+		return err
+	}
+	_, err := u.o.Cloud.Resize(ctx, cvm.VMUUID, shape)
+	return err
+}
+
+func (v *observer) ordinal(slot string) int {
+	for n := range v.co.Replicas {
+		if Slot(n) == slot {
+			return n
+		}
+	}
+	return 0 // cvms rejected every other name
+}
+
+// wayBack follows each stop.
+const wayBack = `The upgrade stops here, and no other coordinator is taken down.
+To continue after a repair, run the same command again. To go back, run
+` + "`cadre cluster upgrade OLD.hcl`" + ` with the cluster file of the version before.`
+
+func (u *Upgrade) stopped(reasons []string) error {
+	return fmt.Errorf("%s\n%s", strings.Join(reasons, "\n"), wayBack)
+}
+
+func (o Options) reach() Reach {
+	if o.Reach != nil {
+		return o.Reach
+	}
+	return gateway{o.Dial}
+}
+
+func (o Options) step() time.Duration {
+	if o.Step > 0 {
+		return o.Step
+	}
+	return DefaultStep
+}
