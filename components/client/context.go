@@ -38,6 +38,15 @@ type Context struct {
 	// Trust defines which evidence proves a coordinator of this cluster.
 	Trust    attest.Trust `json:"trust"`
 	Platform Platform     `json:"platform,omitzero"`
+	// Replacing is the coordinator whose replacement is not over; nil: there is none.
+	Replacing *Replacing `json:"replacing,omitempty"`
+}
+
+// Replacing is a replacement of a coordinator that has begun.
+type Replacing struct {
+	Slot string `json:"slot"`
+	// VMUUID is the lost CVM, which is deleted; "": the platform had none.
+	VMUUID string `json:"vm_uuid,omitempty"`
 }
 
 // Gateway is the platform's TLS pass-through gateway.

@@ -187,3 +187,13 @@ func MayReplace(f Facts, slot string) (reasons []string) {
 	}
 	return reasons
 }
+
+// MayGoOn is MayReplace for a replacement that was begun: the coordinator may be well by now, or gone.
+func MayGoOn(f Facts, slot string) (reasons []string) {
+	for _, c := range f.Coordinators {
+		if c.Slot != slot {
+			reasons = append(reasons, f.Unwell(c)...)
+		}
+	}
+	return reasons
+}

@@ -24,7 +24,7 @@ import (
 
 func (a *App) clusterCommand() *cobra.Command {
 	c := &cobra.Command{Use: "cluster", Short: "Clusters: create, verify, inspect and delete the coordinators"}
-	c.AddCommand(a.clusterCreate(), a.clusterConnect(), a.clusterStatus(), a.clusterCA(), a.clusterAcceptRestore(), a.clusterDelete())
+	c.AddCommand(a.clusterCreate(), a.clusterConnect(), a.clusterStatus(), a.clusterCA(), a.clusterAcceptRestore(), a.clusterUpgrade(), a.clusterReplace(), a.clusterDelete())
 	return c
 }
 
