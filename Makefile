@@ -128,7 +128,7 @@ test-scale: tools build ## the overlay's scale scenarios at full size: 100 peers
 	@cd components/overlay/labtest && LABTEST_PEERS=100 LABTEST_RECONNECTS=1000 LABTEST_RESTARTS=1000 go test -count=1 -timeout 90m -v -run 'ManyPeers|ManyReconnects|OVL03' .
 
 # The demo's images: etcd is compiled for its image, which no PostgreSQL cluster runs.
-demo up drill-power drill-restore drill-tcb drill-coordinators bench-rollout bench-survival bench-service: ONLY = cadre-agent,cadre-coordinator,cadre-rendezvous,light,load,patroni
+demo up drill-power drill-restore drill-tcb drill-coordinators drill-upgrade bench-rollout bench-survival bench-service: ONLY = cadre-agent,cadre-coordinator,cadre-rendezvous,light,load,patroni
 
 .PHONY: demo
 demo: tools-demo build images ## roll a live PostgreSQL cluster on this machine and measure it (root; NAT=symmetric, UDP=blocked)
@@ -171,6 +171,10 @@ drill-tcb: tools-demo build images ## publish a new evaluation of Intel in the m
 .PHONY: drill-coordinators
 drill-coordinators: tools-demo build images ## cut the power of two of three coordinators: the third one starts them again (root)
 	@$(BIN)/cadre-demo drill-coordinators
+
+.PHONY: drill-upgrade
+drill-upgrade: tools-demo build images ## upgrade all coordinators under load, with a killed command, and go back from a broken version (root)
+	@$(BIN)/cadre-demo drill-upgrade $(DEMO_NET)
 
 .PHONY: bench-rollout
 bench-rollout: tools-demo build images ## measure the engine's own overhead in a rollout (root)

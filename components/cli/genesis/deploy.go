@@ -43,7 +43,7 @@ func deploy(ctx context.Context, o Options, c client.Context, co groupfile.Coord
 		if i, ok := found[name]; ok {
 			o.Say(fmt.Sprintf("%s exists (%s)", name, i.Status))
 			if i.ComposeHash != "" && i.ComposeHash != p.ComposeHash {
-				return nil, c, fmt.Errorf("%s runs another compose file (hash %s) than this cluster file gives (%s): create does not change coordinators; put the file back or delete the cluster", name, i.ComposeHash, p.ComposeHash)
+				return nil, c, fmt.Errorf("%s runs another compose file (hash %s) than this cluster file gives (%s): create does not change coordinators: run `cadre cluster upgrade`, or put the file back", name, i.ComposeHash, p.ComposeHash)
 			}
 			continue
 		}

@@ -2,6 +2,8 @@ package genesis
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +12,7 @@ import (
 
 	"cadre.dev/cli/upgrade"
 	"cadre.dev/client"
+	"cadre.dev/client/groupfile"
 	"cadre.dev/core/group"
 	"cadre.dev/platform"
 )
@@ -92,28 +95,12 @@ func newObserver(ctx context.Context, o Options) (*observer, error) {
 	if err != nil {
 		return nil, err
 	}
-	want := o.Cluster
-	if c.Cluster != want.Name {
-		return nil, fmt.Errorf("context %s is of cluster %q, the file is about %q", o.ContextPath, c.Cluster, want.Name)
+	if c.Cluster != o.Cluster.Name {
+		return nil, fmt.Errorf("context %s is of cluster %q, the file is about %q", o.ContextPath, c.Cluster, o.Cluster.Name)
 	}
-	if want.Gateway.Domain == "" {
-		want.Gateway.Domain = c.Gateway.Domain
+	if c, err = byFile(c, o.Cluster); err != nil {
+		return nil, fmt.Errorf("context %s: %w", o.ContextPath, err)
 	}
-	c.Gateway, c.Platform = client.Gateway(want.Gateway), platformOf(want.Platform)
-	trust := want.Trust
-	trust.CoordinatorAppID, trust.OperatorTokenSHA256 = c.CoordinatorAppID, c.Trust.OperatorTokenSHA256
-	for _, field := range []struct {
-		name string
-		same bool
-	}{
-		{"roots_pem", trust.RootsPEM == c.Trust.RootsPEM}, {"allow_simulated", trust.AllowSimulated == c.Trust.AllowSimulated},
-		{"key_provider", trust.KeyProvider == c.Trust.KeyProvider},
-	} {
-		if !field.same {
-			return nil, fmt.Errorf("trust.%s: differs from that of context %s: another root of trust or key provider is another cluster; put it back", field.name, o.ContextPath)
-		}
-	}
-	c.Trust = trust
 	if o.Poll <= 0 {
 		o.Poll = 2 * time.Second
 	}
@@ -130,11 +117,79 @@ func newObserver(ctx context.Context, o Options) (*observer, error) {
 		existing = i.VMUUID
 	}
 	if existing == "" {
-		return nil, fmt.Errorf("cluster %s has no coordinator on the platform: there is nothing to change", c.Cluster)
+		return nil, fmt.Errorf("cluster %s: %w", c.Cluster, errNoCoordinators)
 	}
 	_, p, err := offer(ctx, o, c, v.co, existing)
 	v.hash = p.ComposeHash
 	return v, err
+}
+
+// byFile is the context of an existing cluster with the gateway, the platform and the trust block of
+// its cluster file.
+func byFile(c client.Context, want groupfile.Cluster) (client.Context, error) {
+	if want.Gateway.Domain == "" {
+		want.Gateway.Domain = c.Gateway.Domain
+	}
+	c.Gateway, c.Platform = client.Gateway(want.Gateway), platformOf(want.Platform)
+	trust := want.Trust
+	trust.CoordinatorAppID, trust.OperatorTokenSHA256 = c.CoordinatorAppID, c.Trust.OperatorTokenSHA256
+	for _, field := range []struct {
+		name string
+		same bool
+	}{
+		{"roots_pem", trust.RootsPEM == c.Trust.RootsPEM}, {"allow_simulated", trust.AllowSimulated == c.Trust.AllowSimulated},
+		{"key_provider", trust.KeyProvider == c.Trust.KeyProvider},
+	} {
+		if !field.same {
+			return c, fmt.Errorf("trust.%s: the cluster file gives another value: another root of trust or key provider is another cluster; put it back", field.name)
+		}
+	}
+	c.Trust = trust
+	return c, nil
+}
+
+// Rendering is the digest of what a cluster file makes of the coordinators of c: the measured
+// document, the OS image and the shape. It asks nothing, and leaves env values out.
+func Rendering(one groupfile.Cluster, c client.Context) (string, error) {
+	c, err := byFile(c, one)
+	if err != nil {
+		return "", err
+	}
+	co, err := facts(Options{Cluster: one}, c)
+	if err != nil {
+		return "", err
+	}
+	want := measured(c, co)
+	text, err := want.Rules.Render(want.Name, want.Compose, want.Envs)
+	if err != nil {
+		return "", fmt.Errorf("coordinators: %w", err)
+	}
+	sum := sha256.Sum256(fmt.Appendf(text, "\n%q %q %d %d", co.OSImage, co.InstanceType, co.DiskGB, co.Replicas))
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// Apply makes the coordinators what the cluster file says: it upgrades them if all exist, and makes the
+// missing ones otherwise. It returns the context, as Create does.
+func Apply(ctx context.Context, o Options) (client.Context, error) {
+	up, err := PrepareUpgrade(ctx, o)
+	switch {
+	case errors.Is(err, errNoCoordinators):
+	case err != nil:
+		return client.Context{}, err
+	case !up.Plan.whole():
+	case up.Plan.Changes(), up.Plan.TrustChanges:
+		if err := up.Run(ctx); err != nil {
+			return client.Context{}, err
+		}
+	}
+	return Create(ctx, o)
+}
+
+var errNoCoordinators = errors.New("the platform has no coordinator of this cluster: there is nothing to change")
+
+// whole reports whether every coordinator has a CVM.
+func (p UpgradePlan) whole() bool {
+	return !slices.ContainsFunc(p.Facts.Coordinators, func(c upgrade.Coordinator) bool { return !c.Exists })
 }
 
 // Run carries the upgrade out until all coordinators are well with the wanted content. It may be
@@ -149,7 +204,7 @@ func (u *Upgrade) Run(ctx context.Context) error {
 	if err := u.c.Save(u.o.ContextPath); err != nil {
 		return err
 	}
-	last := ""
+	last, before := "", upgrade.Step{}
 	u.until = time.Now().Add(u.o.step())
 	for {
 		step := upgrade.Step{Action: upgrade.Wait}
@@ -159,6 +214,12 @@ func (u *Upgrade) Run(ctx context.Context) error {
 		} else {
 			step.Reasons = []string{err.Error()}
 		}
+		// Autopilot judges every two seconds, so that the first answer after a boot may be of before it.
+		decided := step
+		if step.Action != upgrade.Wait && step.Action != upgrade.Stop && (step.Action != before.Action || step.Slot != before.Slot) {
+			step = upgrade.Step{Action: upgrade.Wait}
+		}
+		before = decided
 		switch step.Action {
 		case upgrade.Done:
 			u.o.Say("all coordinators run compose hash " + u.hash[:12] + " and are well")

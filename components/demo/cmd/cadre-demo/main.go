@@ -23,7 +23,7 @@ import (
 	"cadre.dev/figures"
 )
 
-const usage = `cadre-demo run | up | down | drill-power | drill-restore | drill-tcb | drill-coordinators | bench-rollout | bench-survival | bench-service  [--nat KIND] [--udp open|blocked] [--programs]
+const usage = `cadre-demo run | up | down | drill-power | drill-restore | drill-tcb | drill-coordinators | drill-upgrade | bench-rollout | bench-survival | bench-service  [--nat KIND] [--udp open|blocked] [--programs]
 
   --nat KIND     what each CVM sits behind: port-restricted (default), full-cone,
                  address-restricted, symmetric; none: the gateway is the only path
@@ -46,6 +46,8 @@ const usage = `cadre-demo run | up | down | drill-power | drill-restore | drill-
   drill-coordinators
                  deploy a small cluster, cut the power of two of three coordinators, wait
                  until the third one has started them; writes .out/drill-coordinators.json
+  drill-upgrade  deploy, upgrade all coordinators under load and kill the command once, try a
+                 version that does not start and go back; writes .out/drill-upgrade.json
   bench-rollout  measure the engine's overhead; writes .out/bench-rollout.json
   bench-survival deploy, take agents, coordinators and power away under load, and measure
                  what that costs the writes; writes .out/bench-survival.json. With
@@ -115,6 +117,8 @@ func run(ctx context.Context, args []string) error {
 		return up(ctx, r, n, o.networkGiven, os.Stdout)
 	case "drill-power":
 		return drillPower(ctx, r, n, out)
+	case "drill-upgrade":
+		return drillUpgrade(ctx, r, n, out)
 	case "bench-survival":
 		return survival(ctx, r, n, out, o.short)
 	case "bench-service":
@@ -128,7 +132,7 @@ func run(ctx context.Context, args []string) error {
 }
 
 // states are the folders below .out that clusters of this program are in.
-var states = []string{"demo", "drill-power", "drill-restore", "drill-tcb", "drill-coordinators", "bench", "bench-survival", "bench-service", "bench-heal"}
+var states = []string{"demo", "drill-power", "drill-restore", "drill-tcb", "drill-coordinators", "drill-upgrade", "bench", "bench-survival", "bench-service", "bench-heal"}
 
 // stateName is the folder of a verb's cluster: a drill leaves the cluster of make up alone.
 func stateName(verb string) string {
@@ -305,6 +309,21 @@ func drillPower(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string) er
 		if report.Processes != nil {
 			report.Print(os.Stdout)
 			err = errors.Join(err, rig.Write(filepath.Join(out, "drill-power.json"), report))
+		}
+		return err
+	})
+}
+
+func drillUpgrade(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string) error {
+	r.Routes = true // the load writes through a route too
+	return drill(ctx, r, drillTime, func(ctx context.Context) error {
+		if err := r.Deploy(ctx, n); err != nil {
+			return err
+		}
+		report, err := r.UpgradeCoordinators(ctx, n)
+		if report.UpgradeS > 0 {
+			report.Print(os.Stdout)
+			err = errors.Join(err, rig.Write(filepath.Join(out, "drill-upgrade.json"), report))
 		}
 		return err
 	})

@@ -25,8 +25,9 @@ func (m coordinators) stored() (known client.Context, at string, err error) {
 	return known, at, err
 }
 
-// planProven plans the outputs of an update. They stay as they are, unless the cluster file names
-// another gateway or platform than the context: then the context and its connection change.
+// planProven plans the outputs of an update. They stay as they are, unless the cluster file gives the
+// coordinators another content, or names another gateway or platform than the context: then the context
+// and its connection change.
 func (m coordinators) planProven(ctx context.Context, before coordinators, resp *resource.ModifyPlanResponse) {
 	cluster, at, err := m.load(ctx)
 	var known client.Context
@@ -37,15 +38,27 @@ func (m coordinators) planProven(ctx context.Context, before coordinators, resp 
 		addError(&resp.Diagnostics, "Context cannot be read", err)
 		return
 	}
+	rendering, err := genesis.Rendering(cluster, known)
+	if err != nil {
+		resp.Diagnostics.AddAttributeError(path.Root("file"), "Cluster file does not fit its cluster", err.Error())
+		return
+	}
+	resp.Diagnostics.Append(resp.Plan.SetAttribute(ctx, path.Root("rendering"), rendering)...)
 	platform := known.Platform
 	platform.Driver, platform.APIURL, platform.APIKeyEnv = cluster.Platform.Driver, cluster.Platform.APIURL, cluster.Platform.APIKeyEnv
-	changes := known.Gateway != client.Gateway(cluster.Gateway) || known.Platform != platform
+	changes := known.Gateway != client.Gateway(cluster.Gateway) || known.Platform != platform || before.upgrades(rendering)
 	for name, was := range map[string]types.String{"ca_pem": before.CAPEM, "cluster_id": before.ClusterID, "context_json": before.ContextJSON} {
 		if changes {
 			was = types.StringUnknown()
 		}
 		resp.Diagnostics.Append(resp.Plan.SetAttribute(ctx, path.Root(name), was)...)
 	}
+}
+
+// upgrades reports whether another digest is an upgrade of the coordinators. The first apply after an
+// import, or by a newer provider, only notes the digest.
+func (m coordinators) upgrades(rendering string) bool {
+	return !m.Rendering.IsNull() && m.Rendering.ValueString() != rendering
 }
 
 // deletable refuses to plan the deletion of coordinators without access to the platform. The groups

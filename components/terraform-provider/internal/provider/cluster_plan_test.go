@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"cadre.dev/attest"
 	"cadre.dev/client"
 	"cadre.dev/client/clienttest"
 	"cadre.dev/platform/platformtest"
@@ -22,6 +23,7 @@ func TestPlansOfAClusterThatIsThere(t *testing.T) {
 	coordinators := clienttest.New(t)
 	known := coordinators.Start(t)
 	known.Platform = client.Platform{Driver: "phala", APIURL: url, APIKeyEnv: "CLUSTER_KEY"}
+	known.Trust.KeyProvider = attest.KeyProvider{Name: "kms", ID: "ab"}
 	at := filepath.Join(t.TempDir(), "demo.json")
 	if err := known.Save(at); err != nil {
 		t.Fatal(err)
@@ -44,6 +46,7 @@ func TestPlansOfAClusterThatIsThere(t *testing.T) {
     os_image      = "dstack-0.5.9"
   }
   trust {
+    allow_simulated = true
     key_provider {
       name = "kms"
       id   = "ab"
@@ -56,16 +59,21 @@ func TestPlansOfAClusterThatIsThere(t *testing.T) {
 		"output \"context\" {\n  value = nonsensitive(cadre_cluster.demo.context_json)\n}\n")
 	f.must("import", "cadre_cluster.demo", at)
 	out := f.must("plan")
-	if wants(t, "another argument", out, "deletion_protection", "cadre_cluster.demo will be updated"); strings.Contains(out, "known after apply") {
+	if wants(t, "another argument", out, "deletion_protection", "+ rendering", "cadre_cluster.demo will be updated"); strings.Contains(out, "known after apply") {
 		t.Errorf("what does not change is not known:\n%s", out)
 	}
 	for what, change := range map[string][2]string{"domain": {"gw.test", "gw2.test"}, "address": {known.Gateway.Address, "127.0.0.1:1"}} {
 		f.write("cluster.hcl", strings.Replace(file, change[0], change[1], 1))
 		wants(t, "another "+what, f.must("plan"), "~ ca_pem", "~ context_json", "~ cluster_id", "(known after apply)")
 	}
+	f.write("cluster.hcl", strings.Replace(file, "allow_simulated = true", "", 1))
+	out, ok := f.run("plan")
+	if wants(t, "another root of trust", out, "trust.allow_simulated"); ok {
+		t.Error("another root of trust was planned")
+	}
 	f.write("cluster.hcl", file)
 
-	out, ok := f.run("plan", "-destroy")
+	out, ok = f.run("plan", "-destroy")
 	if wants(t, "a destroy without a key", out, "Set the environment variable CLUSTER_KEY.", "Nothing was destroyed"); ok {
 		t.Error("a destroy was planned that cannot end")
 	}

@@ -47,6 +47,7 @@ type coordinators struct {
 	CAPEM       types.String   `tfsdk:"ca_pem"`
 	ClusterID   types.String   `tfsdk:"cluster_id"`
 	ContextJSON types.String   `tfsdk:"context_json"`
+	Rendering   types.String   `tfsdk:"rendering"`
 	Timeouts    timeouts.Value `tfsdk:"timeouts"`
 }
 
@@ -58,7 +59,7 @@ func (r *clusterResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 	kept := []planmodifier.String{stringplanmodifier.UseStateForUnknown()}
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "The coordinators of a cluster, as `cadre cluster create` makes them: it allots their app, makes their CVMs, waits until one proves itself, and pins the cluster's CA. " +
-			"An interrupted apply continues where it ended. The operator's token is made on this machine and kept in the context file, never in state: see `cadre_operator_token`.",
+			"An interrupted apply continues where it ended. Another content of the file upgrades the coordinators one at a time, as `cadre cluster upgrade` does. The operator's token is made on this machine and kept in the context file, never in state: see `cadre_operator_token`.",
 		Attributes: map[string]schema.Attribute{
 			"id":      schema.StringAttribute{Computed: true, MarkdownDescription: "Name of the cluster.", PlanModifiers: kept},
 			"file":    schema.StringAttribute{Required: true, MarkdownDescription: "Path of the cluster file of `cadre cluster create`."},
@@ -72,7 +73,9 @@ func (r *clusterResource) Schema(ctx context.Context, _ resource.SchemaRequest, 
 			"coordinator_app_id": schema.StringAttribute{Computed: true, MarkdownDescription: "The coordinators' application on the platform.", PlanModifiers: kept},
 			"ca_pem":             schema.StringAttribute{Computed: true, MarkdownDescription: "The cluster CA that the coordinators proved, PEM."},
 			"cluster_id":         schema.StringAttribute{Computed: true, MarkdownDescription: "The cluster ID that they proved."},
-			"context_json":       schema.StringAttribute{Computed: true, MarkdownDescription: "The context without the token and the platform's key, for a provider's `context_json`."},
+			"rendering": schema.StringAttribute{Computed: true,
+				MarkdownDescription: "Digest of the coordinators' measured document, OS image and shape by the file. Another digest is an upgrade. A change of env values alone is not seen."},
+			"context_json": schema.StringAttribute{Computed: true, MarkdownDescription: "The context without the token and the platform's key, for a provider's `context_json`."},
 		},
 		Blocks: map[string]schema.Block{"timeouts": timeouts.Block(ctx, timeouts.Opts{Create: true, Update: true, Delete: true})},
 	}
@@ -189,12 +192,12 @@ func (r *clusterResource) Create(ctx context.Context, req resource.CreateRequest
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if m.create(ctx, &resp.Diagnostics) {
+	if m.make(ctx, genesis.Create, &resp.Diagnostics) {
 		resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
 	}
 }
 
-// Update makes missing coordinators; it refuses to change existing ones.
+// Update upgrades the coordinators one at a time, or makes missing ones.
 func (r *clusterResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
 	var m coordinators
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)
@@ -206,28 +209,38 @@ func (r *clusterResource) Update(ctx context.Context, req resource.UpdateRequest
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	var before types.String
-	resp.Diagnostics.Append(req.State.GetAttribute(ctx, path.Root("id"), &before)...)
-	if m.same(ctx, before.ValueString(), &resp.Diagnostics) && m.create(ctx, &resp.Diagnostics) {
+	var before coordinators
+	resp.Diagnostics.Append(req.State.Get(ctx, &before)...)
+	do := genesis.Create
+	if before.upgrades(m.Rendering.ValueString()) {
+		do = genesis.Apply
+	}
+	if m.same(ctx, before.ID.ValueString(), &resp.Diagnostics) && m.make(ctx, do, &resp.Diagnostics) {
 		resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
 	}
 }
 
-func (m *coordinators) create(ctx context.Context, diags *diag.Diagnostics) bool {
+// make has do make the coordinators of the file, with its progress in the log.
+func (m *coordinators) make(ctx context.Context, do func(context.Context, genesis.Options) (client.Context, error), diags *diag.Diagnostics) bool {
 	cluster, at, err := m.load(ctx)
 	var made client.Context
 	if err == nil {
 		where := client.Platform{Driver: cluster.Platform.Driver, APIURL: cluster.Platform.APIURL, APIKeyEnv: cluster.Platform.APIKeyEnv, APIKey: cluster.Platform.APIKey}
 		cloud, key, opened := genesis.OpenCloud(where, m.Key.ValueString())
 		if err = opened; err == nil {
-			made, err = genesis.Create(ctx, genesis.Options{
+			made, err = do(ctx, genesis.Options{
 				Cluster: cluster, ContextPath: at, Cloud: cloud, APIKey: key, Say: func(text string) { tflog.Info(ctx, text) },
 			})
 		}
 	}
+	if err == nil {
+		var rendering string
+		rendering, err = genesis.Rendering(cluster, made)
+		m.Rendering = types.StringValue(rendering)
+	}
 	m.Key = types.StringNull() // write-only
 	if err != nil {
-		diags.AddError("Cluster "+cluster.Name+" is not made yet", err.Error()+
+		diags.AddError("Cluster "+cluster.Name+" is not as the file says yet", err.Error()+
 			"\n\nWhat was made is noted in the context file "+at+" and on the platform: apply again to continue, or remove it with `cadre cluster delete`.")
 		return false
 	}

@@ -69,7 +69,7 @@ resource "cadre_cluster" "demo" {
 	f.has("cluster.hcl", "plan.bin/tfplan")
 	for range 2 {
 		out, ok := f.run("apply", "-auto-approve")
-		if wants(t, "nobody proves itself", out, "Cluster demo is not made yet", at, "apply again to continue"); ok {
+		if wants(t, "nobody proves itself", out, "Cluster demo is not as the file says yet", at, "apply again to continue"); ok {
 			t.Error("a cluster was made that proved nothing")
 		}
 	}
