@@ -131,8 +131,7 @@ func (v *observer) one(ctx context.Context, n int, cvms map[string]platform.Inst
 	return out, facts
 }
 
-// join adds what the answers say about the cluster: who leads, by the newest term, and the servers of
-// Consul.
+// join adds the facts about the cluster: the leader of the newest term, and the servers of Consul.
 func (v *observer) join(s *seen, answers []client.CoordinatorFacts) {
 	var newest client.CoordinatorFacts
 	for _, a := range answers {

@@ -27,7 +27,7 @@ const (
 	maxStepDowns = 5
 )
 
-// UpgradePlan is what an upgrade would do.
+// UpgradePlan has the steps of an upgrade, and its needs.
 type UpgradePlan struct {
 	Cluster string `json:"cluster"`
 	// NewHash: the context does not list the wanted compose hash yet.
@@ -89,7 +89,7 @@ func PrepareUpgrade(ctx context.Context, o Options) (*Upgrade, error) {
 	return u, nil
 }
 
-// newObserver prepares the change of an existing cluster to what its file says.
+// newObserver prepares the change of an existing cluster to its file.
 func newObserver(ctx context.Context, o Options) (*observer, error) {
 	c, err := client.LoadContext(o.ContextPath)
 	if err != nil {
@@ -148,7 +148,7 @@ func byFile(c client.Context, want groupfile.Cluster) (client.Context, error) {
 	return c, nil
 }
 
-// Rendering is the digest of what a cluster file makes of the coordinators of c: the measured
+// Rendering is the digest of the content that a cluster file gives the coordinators of c: the measured
 // document, the OS image and the shape. It asks nothing, and leaves env values out.
 func Rendering(one groupfile.Cluster, c client.Context) (string, error) {
 	c, err := byFile(c, one)
@@ -168,8 +168,8 @@ func Rendering(one groupfile.Cluster, c client.Context) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// Apply makes the coordinators what the cluster file says: it upgrades them if all exist, and makes the
-// missing ones otherwise. It returns the context, as Create does.
+// Apply brings the coordinators to the cluster file: it upgrades them if all exist, and makes the missing
+// ones otherwise. It returns the context, as Create does.
 func Apply(ctx context.Context, o Options) (client.Context, error) {
 	up, err := PrepareUpgrade(ctx, o)
 	switch {

@@ -19,7 +19,7 @@ import (
 	"cadre.dev/platform/platformtest"
 )
 
-// coordinators are those on a fake cloud, whose CVMs run nothing: each runs what the platform shows,
+// fakeCoordinators are those on a fake cloud, whose CVMs run nothing: each runs the shown compose hash,
 // with a vote, unless the test says otherwise.
 type fakeCoordinators struct {
 	t     *testing.T

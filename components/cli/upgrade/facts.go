@@ -8,7 +8,7 @@ import (
 	"cadre.dev/core/group"
 )
 
-// Content is what a coordinator's CVM runs. A zero field is unknown, or not wanted otherwise.
+// Content is that of a coordinator's CVM. A zero field is unknown, or not wanted otherwise.
 type Content struct {
 	ComposeHash  string `json:"compose_hash"`
 	OSImage      string `json:"os_image,omitempty"`

@@ -71,7 +71,7 @@ func (a *App) clusterUpgrade() *cobra.Command {
 	var f changeFlags
 	var planOnly bool
 	c := &cobra.Command{
-		Use: "upgrade FILE", Short: "Change the coordinators to what the cluster file says, one at a time", Args: cobra.ExactArgs(1),
+		Use: "upgrade FILE", Short: "Change the coordinators to the cluster file, one at a time", Args: cobra.ExactArgs(1),
 		Long: `Changes the compose file, the OS image and the shape of the coordinators to those of
 FILE. Each CVM boots again on its disk. Followers change first, one at a time; the leader
 steps down and changes last. No coordinator is taken down while another one is unwell: each
@@ -141,8 +141,8 @@ under the same name from FILE, and waits until the new coordinator has a healthy
 records come from the other coordinators. FILE is the cluster file that they run.
 
 A coordinator that is well is never replaced. Run the command again after an interruption:
-it continues, and deletes no new CVM. Without --confirm or --yes it only prints what is
-lost.`,
+it continues, and deletes no new CVM. Without --confirm or --yes it only prints the
+losses.`,
 		Example: "  cadre cluster replace coordinator-1 cluster.hcl --confirm coordinator-1",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := a.changeOptions(args[1], f)

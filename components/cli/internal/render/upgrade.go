@@ -9,7 +9,7 @@ import (
 	"cadre.dev/client/format"
 )
 
-// Upgrade prints the coordinators, the steps that an upgrade would take, and what it needs first.
+// Upgrade prints the coordinators, the steps that an upgrade would take, and its needs.
 func Upgrade(s Style, p genesis.UpgradePlan) string {
 	text := Coordinators(s, p.Facts) + fmt.Sprintf("\nthe file gives compose hash %s\n", p.Facts.Wanted.ComposeHash)
 	if p.NewHash {
@@ -76,7 +76,7 @@ func Coordinators(s Style, f upgrade.Facts) string {
 	return s.Table([]string{"COORDINATOR", "CVM", "COMPOSE", "VERSION", "ROLE", "MEMBERS", "STATE"}, rows)
 }
 
-// CoordinatorReplacement says what the replacement of a coordinator loses, or why it is refused.
+// CoordinatorReplacement prints the losses of a coordinator's replacement, or the reasons of its refusal.
 func CoordinatorReplacement(slot, vmUUID string, against []string) string {
 	if len(against) > 0 {
 		return fmt.Sprintf("\n%s is not replaced:\n  %s\n", slot, strings.Join(against, "\n  "))

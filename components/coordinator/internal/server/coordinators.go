@@ -13,7 +13,7 @@ import (
 	"cadre.dev/store"
 )
 
-// Coordinators is what CoordinatorsService needs of this coordinator. All fields are required.
+// Coordinators has the needs of CoordinatorsService in this coordinator. All fields are required.
 type Coordinators struct {
 	ComposeHash, BootID string
 	// Sessions is the number of members with an open control session here, and Connected the other
@@ -31,7 +31,7 @@ const coordinatorsRight = store.ControlPrefix + "coordinators"
 // coordinatorName is the name of a coordinator's Slot.
 var coordinatorName = regexp.MustCompile(`^coordinator-[0-9]{1,3}$`)
 
-// changesCoordinators is caller for one that may change the coordinators.
+// changesCoordinators is caller for a caller that may change the coordinators.
 func (s *Server) changesCoordinators(ctx context.Context) (*caller, error) {
 	c, err := s.caller(ctx)
 	if err != nil {

@@ -28,7 +28,7 @@ type UpgradeReport struct {
 	Failed   int                  `json:"failed_writes"`
 	// Changed are the coordinators in the order of their changes.
 	Changed []string `json:"changed"`
-	// Stopped is what the upgrade to a version that does not start said in the end, and BackS how long
+	// Stopped is the end of the output of the upgrade to a version that does not start, and BackS how long
 	// the way back took. BrokenGapS has the longest gaps of both.
 	Stopped    string               `json:"stopped"`
 	BackS      float64              `json:"way_back_s"`
