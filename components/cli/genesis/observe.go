@@ -127,6 +127,9 @@ func (v *observer) one(ctx context.Context, n int, cvms map[string]platform.Inst
 		out.Problem, _, _ = strings.Cut(err.Error(), "\n")
 		return out, client.CoordinatorFacts{}
 	}
+	if out.Is.ComposeHash == "" {
+		out.Is.ComposeHash = proven // the platform does not show it
+	}
 	out.Answers, out.Proven, out.Version, out.Halted, out.Sessions, out.Connected = true, proven, facts.Version, facts.Halted, facts.Sessions, facts.Connected
 	return out, facts
 }

@@ -38,6 +38,9 @@ func PrepareReplace(ctx context.Context, o Options, slot string) (*Replacement, 
 		return nil, err
 	}
 	r := &Replacement{observer: *v, slot: slot, Facts: s.facts, VMUUID: s.cvms[slot].VMUUID}
+	if r.c.Replacing != nil && r.overcome(s) {
+		r.c.Replacing = nil
+	}
 	r.Continues = r.c.Replacing != nil && r.c.Replacing.Slot == slot
 	switch {
 	case r.Continues:
@@ -49,6 +52,15 @@ func PrepareReplace(ctx context.Context, o Options, slot string) (*Replacement, 
 		r.Against = upgrade.MayReplace(s.facts, slot)
 	}
 	return r, nil
+}
+
+// overcome reports that the noted CVM was not deleted, and that its coordinator is well again.
+func (r *Replacement) overcome(s seen) bool {
+	cvm, exists := s.cvms[r.c.Replacing.Slot]
+	well := !slices.ContainsFunc(s.facts.Coordinators, func(c upgrade.Coordinator) bool {
+		return c.Slot == r.c.Replacing.Slot && len(s.facts.Unwell(c)) > 0
+	})
+	return exists && cvm.VMUUID == r.c.Replacing.VMUUID && well
 }
 
 // Run removes the voter, deletes the CVM, makes it again under the same name, and waits until all

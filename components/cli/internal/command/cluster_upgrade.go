@@ -2,8 +2,8 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -46,7 +46,7 @@ func (a *App) changeOptions(path string, f changeFlags) (genesis.Options, error)
 
 func (a *App) cloudOptions(one groupfile.Cluster, step time.Duration) (genesis.Options, error) {
 	name := a.context
-	if name == "" {
+	if name == "" && os.Getenv("CADRE_CONTEXT") == "" {
 		name = one.Name
 	}
 	at, err := client.Path(name)
@@ -106,7 +106,7 @@ them.`,
 			if planOnly {
 				return a.show(up.Plan, picture)
 			}
-			if err := a.unlessSure(up.Plan, f.sure.sure(up.Plan.Cluster) || !up.Plan.Changes(), up.Plan.Cluster, picture); err != nil {
+			if err := a.unlessSure(up.Plan, f.sure.sure(up.Plan.Cluster) || !up.Plan.Changes() && !up.Plan.TrustChanges, up.Plan.Cluster, picture); err != nil {
 				return err
 			}
 			if err := up.Run(ctx); err != nil {
@@ -166,7 +166,7 @@ losses.`,
 				return silent{ExitRefused}
 			}
 			if err := r.Run(ctx); err != nil {
-				return errors.Join(fmt.Errorf("replace %s: %w", args[0], err))
+				return fmt.Errorf("replace %s: %w", args[0], err)
 			}
 			return nil
 		},

@@ -202,8 +202,19 @@ func (r *Rig) replaceCoordinator(ctx context.Context, n *Narrator, file string, 
 	if err := r.LoseCVM(ctx, cvms[r.PlatformName(report.Replaced)].VMUUID); err != nil {
 		return err
 	}
-	if lines, err := r.change(ctx, false, "replace", report.Replaced, file, "--confirm", report.Replaced); err != nil {
-		return fmt.Errorf("replace: %w: %s", err, tail(strings.Join(lines, "\n"), 2000))
+	// The command refuses while the other coordinators elect a leader of Raft.
+	bounded, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	for {
+		lines, err := r.change(bounded, false, "replace", report.Replaced, file, "--confirm", report.Replaced)
+		if err == nil {
+			break
+		}
+		select {
+		case <-bounded.Done():
+			return fmt.Errorf("replace: %w: %s", err, tail(strings.Join(lines, "\n"), 2000))
+		case <-time.After(2 * time.Second):
+		}
 	}
 	report.ReplaceS = time.Since(from).Seconds()
 	r.hangUp()
