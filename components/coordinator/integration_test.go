@@ -227,6 +227,7 @@ type operator struct {
 	apiv1.ControlServiceClient
 	policy    apiv1.PolicyServiceClient
 	operators apiv1.OperatorServiceClient
+	conn      *grpc.ClientConn
 	ctx       context.Context //nolint:containedctx // it carries the token and ends with the test
 }
 
@@ -237,5 +238,5 @@ func (h *harness) dial(token string) *operator {
 		h.t.Fatal(err)
 	}
 	h.t.Cleanup(func() { _ = conn.Close() })
-	return &operator{ClusterServiceClient: apiv1.NewClusterServiceClient(conn), ControlServiceClient: apiv1.NewControlServiceClient(conn), policy: apiv1.NewPolicyServiceClient(conn), operators: apiv1.NewOperatorServiceClient(conn), ctx: metadata.AppendToOutgoingContext(h.t.Context(), "x-consul-token", token)}
+	return &operator{ClusterServiceClient: apiv1.NewClusterServiceClient(conn), ControlServiceClient: apiv1.NewControlServiceClient(conn), policy: apiv1.NewPolicyServiceClient(conn), operators: apiv1.NewOperatorServiceClient(conn), conn: conn, ctx: metadata.AppendToOutgoingContext(h.t.Context(), "x-consul-token", token)}
 }
