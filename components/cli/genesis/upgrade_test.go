@@ -387,3 +387,57 @@ func TestPinnedGroups(t *testing.T) {
 		}
 	}
 }
+
+// TestApplyUpgradesOrMakesCoordinators: no coordinator of a fake cloud proves itself, so that the
+// creation after the upgrade is ended there.
+func TestApplyUpgradesOrMakesCoordinators(t *testing.T) {
+	b, f := upgradable(t)
+	before := b.hashes(t)[0]
+	apply := func(one groupfile.Cluster) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		o := b.opts
+		o.Cluster, o.Say = one, func(text string) {
+			b.opts.Say(text)
+			if strings.Contains(text, "prove itself") {
+				cancel()
+			}
+		}
+		if _, err := Apply(ctx, o); err == nil || !strings.Contains(err.Error(), "last answer") {
+			t.Errorf("apply: %v\n%s", err, strings.Join(b.said, "\n"))
+		}
+	}
+	next := b.file(t, anImage, "image: d@")
+	apply(next)
+	if got := b.hashes(t); got[0] == before || got[0] != got[1] || got[1] != got[2] {
+		t.Errorf("hashes %v, before %s", got, before)
+	}
+	c, err := client.LoadContext(b.opts.ContextPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := Rendering(next, c)
+	other, errOther := Rendering(b.opts.Cluster, c)
+	if err != nil || errOther != nil || first == other || len(first) != 64 {
+		t.Errorf("renderings %q %q, %v, %v", first, other, err, errOther)
+	}
+	if err := b.opts.Cloud.Delete(t.Context(), b.uuids(t)[2]); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); len(b.names(t)) == 3 && time.Now().Before(deadline); {
+		time.Sleep(5 * time.Millisecond)
+	}
+	f.mu.Lock()
+	stepped := len(f.stepped)
+	f.mu.Unlock()
+	apply(next)
+	if got := b.names(t); !slices.Equal(got, three) {
+		t.Errorf("CVMs %v", got)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.stepped) != stepped {
+		t.Errorf("the creation of a missing coordinator had others step down: %q", f.stepped)
+	}
+}
