@@ -92,6 +92,7 @@ func ofControl() []Checker {
 		{"I16", "over all coordinators at most one call with an effect is under way for a Slot, or may still take effect", fencedCalls},
 		{"I17", "each call, and each part of an Operation, has one effect at most", onceEffective},
 		{"I18", "each call is announced by its Operation's record first, and each Operation with a call ends with an outcome", writeAhead},
+		{"CTL-21", "each accepted spec, each begin and end of a rollout, and each change of an operator's record by a leader has exactly one entry in the audit chain", entered},
 		{"I21", "counters of records never fall, and what ended stays ended", each(monotonic)},
 	}
 }

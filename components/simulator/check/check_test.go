@@ -22,7 +22,7 @@ type named struct {
 func registered() map[string]cases {
 	out := map[string]cases{}
 	for _, all := range [][]cases{
-		availabilityCases(), {setCases(), markCases()}, diskCases(), discoveryCases(), gateCases(), admissionCases(), fencingCases(), callCases(), monotonicCases(), restCases(), {contentCases(), drainedCases(), pausedCases(), goneCases(), approvedCases()}, specCases(), paceCases(),
+		availabilityCases(), {setCases(), markCases()}, diskCases(), discoveryCases(), gateCases(), admissionCases(), fencingCases(), callCases(), monotonicCases(), restCases(), {contentCases(), drainedCases(), pausedCases(), goneCases(), approvedCases(), enteredCases()}, specCases(), paceCases(),
 	} {
 		for _, c := range all {
 			out[c.id] = c
@@ -77,7 +77,7 @@ func TestCheckers(t *testing.T) {
 }
 
 func TestRunNamesAndSorts(t *testing.T) {
-	r := start().spec("etcd", 3, maxUnavailable(2)).members("pg-0", "pg-1", "pg-2").
+	r := start().spec("etcd", 3, maxUnavailable(2)).entered("groups/pg/accepted").members("pg-0", "pg-1", "pg-2").
 		phases("a", "pg-0", "DRAINING").phases("b", "pg-1", "DRAINING").called(cloud.Delete, "pg-2")
 	found := Run(r.t)
 	var ids []string

@@ -252,7 +252,7 @@ func story() *run {
 	target := specOf("patroni", 3, minReady(2)).Revision()
 	to := func(op *opRecord) { op.To, op.From = target, "old" }
 	hash := func(e *trace.Event) { e.Call.Hash = "hash-of-" + target }
-	r := start().spec("patroni", 3, minReady(2))
+	r := start().spec("patroni", 3, minReady(2)).entered("groups/pg/accepted")
 	for i := range 3 {
 		slot := group.SlotName("pg", i)
 		r.binds(slot).allowed(slot, "old", target).admitted(slot, "boot-1-of-"+slot, "old", 1).serves(slot)

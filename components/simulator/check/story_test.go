@@ -29,6 +29,7 @@ func TestStoryWithoutOneEvent(t *testing.T) {
 		"the bindings":      {func(e trace.Event) bool { return e.Bound != nil }, "I25"},
 		"the stops":         {func(e trace.Event) bool { return e.Kind == trace.Stopped }, "I10"},
 		"the second Boots":  {func(e trace.Event) bool { return e.Admission != nil && e.Admission.Generation == 2 }, "L6"},
+		"the entries":       {func(e trace.Event) bool { return e.Entry != nil }, "CTL-21"},
 		"the last ends":     {func(e trace.Event) bool { return e.Operation != nil && e.Slot == "pg-0" && e.Operation.Phase == "DONE" }, "I26"},
 		"the first members": {func(e trace.Event) bool { return e.Kind == trace.Served && e.Boot == "boot-2" }, "L6"},
 	} {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"cadre.dev/coordinator/simulated/cloud"
+	"cadre.dev/core/audit"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
@@ -100,6 +101,7 @@ type Event struct {
 	Ending    *store.DeleteGroup
 	Asked     *store.QueueRequest
 	Excluded  *store.Override
+	Entry     *audit.Entry
 
 	// Call of Called, Effected and Answered, with the Outcome of Answered.
 	Call    Call

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"cadre.dev/coordinator/simulated/cloud"
+	"cadre.dev/core/audit"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
@@ -191,6 +192,8 @@ func read(e *trace.Event, value []byte) {
 		if e.Policy, e.Slot = decode[policy.SlotPolicy](value), last; e.Policy != nil {
 			e.Group = e.Policy.Group
 		}
+	case parts[0] == "audit" && e.Key != store.AuditHeadKey:
+		e.Entry = decode[audit.Entry](value)
 	case parts[0] == "rollouts":
 		if e.Rollout = decode[operation.Rollout](value); e.Rollout != nil {
 			e.Group = e.Rollout.Group
