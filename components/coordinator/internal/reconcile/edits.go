@@ -33,7 +33,7 @@ type entered struct {
 	at *uint64
 	// first is the index of the oldest kept entry: older records may have lost their entries.
 	first uint64
-	// digests of the last known values, by key; "": the record was removed.
+	// digests of the last known values, by key; none for an absent record.
 	digests map[string]string
 }
 
@@ -81,7 +81,11 @@ func (r *Reconciler) loadLocked(ctx context.Context) error {
 }
 
 func (e *entered) addLocked(one audit.Entry) {
-	if store.Audited(one.Object) {
+	switch {
+	case !store.Audited(one.Object):
+	case one.After == "":
+		delete(e.digests, one.Object) // requests come and go without end
+	default:
 		e.digests[one.Object] = one.After
 	}
 }
@@ -132,7 +136,7 @@ func (r *Reconciler) editedLocked(key string, now store.Entry) (op store.Op, ok 
 	before, known := r.entered.digests[key]
 	exists := now.Index != 0
 	after := audit.ValueDigest(now.Value, exists)
-	if !known && (!exists || now.Index < r.entered.first) {
+	if exists && !known && now.Index < r.entered.first {
 		r.entered.digests[key] = after // it is older than the chain
 		return op, false
 	}
