@@ -175,7 +175,8 @@ func (s *Server) named(ctx context.Context, digest string) (*naming, error) {
 	}
 	for _, r := range records {
 		expires, ok := r.Value.Named(digest)
-		if ok && r.Value.Check() == nil && r.Key == store.OperatorKey(r.Value.Name) && expires.Sub(s.cfg.Now()) > shortest {
+		life := expires.Sub(s.cfg.Now()) // a record that was written by plain KV may have any end
+		if ok && r.Value.Check() == nil && r.Key == store.OperatorKey(r.Value.Name) && life > shortest && life <= store.MaxOperatorLife+time.Hour {
 			return &naming{r.Value, r.Index, expires}, nil
 		}
 	}

@@ -123,6 +123,38 @@ func TestCTL13_ATokenThatConsulLostStaysLost(t *testing.T) {
 	}
 }
 
+// TestCTL13_ARecordByPlainKVIsHeldToTheRules: an admin writes records of operators by plain KV.
+func TestCTL13_ARecordByPlainKVIsHeldToTheRules(t *testing.T) {
+	a := newAPI(t)
+	good := store.OperatorRecord{Name: "ann", Role: store.RoleView, SHA256: digestOf(annToken), Expires: a.now().Add(time.Hour).UTC(), By: "by hand", At: a.now().UTC()}
+	for name, change := range map[string]func(*store.OperatorRecord){
+		"an end after 400 days": func(r *store.OperatorRecord) { r.Expires = a.now().Add(400 * 24 * time.Hour).UTC() },
+		"an end in the past":    func(r *store.OperatorRecord) { r.Expires = a.now().Add(-time.Hour).UTC() },
+		"another name":          func(r *store.OperatorRecord) { r.Name = "bob" },
+		"an unknown role":       func(r *store.OperatorRecord) { r.Role = "root" },
+		"groups of a view role": func(r *store.OperatorRecord) { r.Groups = []string{"pg"} },
+	} {
+		r := good
+		change(&r)
+		put(a, t, store.OperatorKey("ann"), r)
+		if err := use(t, a.Server, annToken); status.Code(err) != codes.PermissionDenied || a.knows(t, annToken) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	put(a, t, store.OperatorKey("ann"), "no record")
+	put(a, t, store.OperatorKey("bob"), store.OperatorRecord{Name: "bob", Role: store.RoleView, SHA256: digestOf(bobToken), Expires: good.Expires, By: "by hand", At: good.At})
+	if err := use(t, a.Server, bobToken); err != nil {
+		t.Errorf("a good record next to an unreadable one: %v", err)
+	}
+	list, err := a.ListOperators(as(t.Context(), operatorToken), &apiv1.ListOperatorsRequest{})
+	if err != nil || len(list.GetOperators()) != 3 || list.GetOperators()[1].GetFault() == "" {
+		t.Errorf("list %v, %v", list.GetOperators(), err)
+	}
+	if _, err := a.RemoveOperator(as(t.Context(), operatorToken), &apiv1.RemoveOperatorRequest{Name: "ann"}); err != nil {
+		t.Errorf("the removal of an unreadable record: %v", err)
+	}
+}
+
 // TestCTL13_ARotatedTokenEndsWithTheFirstUseOfTheNext.
 func TestCTL13_ARotatedTokenEndsWithTheFirstUseOfTheNext(t *testing.T) {
 	a := newAPI(t)
