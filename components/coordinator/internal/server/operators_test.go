@@ -1,7 +1,9 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"cadre.dev/coordinator/internal/tokens"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 	"cadre.dev/store"
 )
@@ -316,5 +319,64 @@ func TestCTL13_AuthorsDoNotApproveTheirOwnRevision(t *testing.T) {
 	q := store.QueueRequest{ID: "pg.restart-2", Kind: store.RequestRestart, Slot: "web-0"}
 	if err := q.Check(); err == nil || !strings.HasPrefix(err.Error(), "id: ") {
 		t.Errorf("a request for another group's slot: %v", err)
+	}
+}
+
+// interrupted runs a function in place of, or before, the creation of an operator's token.
+type interrupted struct {
+	Tokens
+	before func() error
+}
+
+func (i interrupted) EnsureNamed(ctx context.Context, secret string, o tokens.Operator, groups []string) error {
+	if err := i.before(); err != nil {
+		return err
+	}
+	return i.Tokens.EnsureNamed(ctx, secret, o, groups)
+}
+
+// TestCTL13_ARotationOutlivesItsCoordinator: a coordinator dies during the first use of the next
+// token, after it changed the record. Another one continues, and the sweep ends the replaced token.
+func TestCTL13_ARotationOutlivesItsCoordinator(t *testing.T) {
+	a := newAPI(t)
+	a.add(t, annToken, "ann", store.RoleView)
+	if err := use(t, a.Server, annToken); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.RotateOperator(as(t.Context(), operatorToken), &apiv1.RotateOperatorRequest{Name: "ann", Sha256: digestOf(nextToken), Expires: timestamppb.New(a.now().Add(time.Hour))}); err != nil {
+		t.Fatal(err)
+	}
+	dying := a.onSlot("coordinator-1")
+	dying.cfg.Tokens = interrupted{a.cfg.Tokens, func() error { return errors.New("it dies") }}
+	if err := use(t, dying, nextToken); status.Code(err) != codes.Unavailable {
+		t.Fatalf("the interrupted first use: %v", err)
+	}
+	a.mu.Lock()
+	a.offset = abandoned + time.Second
+	a.mu.Unlock()
+	if err := use(t, a.Server, nextToken); err != nil {
+		t.Fatal(err)
+	}
+	n, err := a.issuer.StrayOperators(t.Context(), func(ctx context.Context) (map[string]bool, error) {
+		r, _, err := store.Read[store.OperatorRecord](ctx, a.cfg.Store, store.OperatorKey("ann"))
+		return map[string]bool{r.Accessors()[0]: true}, err
+	})
+	if err != nil || n != 1 || a.knows(t, annToken) || !a.knows(t, nextToken) {
+		t.Errorf("%d stray tokens, %v; the replaced token is there: %v", n, err, a.knows(t, annToken))
+	}
+}
+
+// TestCTL13_ARemovalDuringTheFirstUseWins: the operator is removed between the check of its record and
+// the creation of its token.
+func TestCTL13_ARemovalDuringTheFirstUseWins(t *testing.T) {
+	a := newAPI(t)
+	a.add(t, annToken, "ann", store.RoleView)
+	other := a.onSlot("coordinator-1")
+	other.cfg.Tokens = interrupted{a.cfg.Tokens, func() error {
+		_, err := a.RemoveOperator(as(t.Context(), operatorToken), &apiv1.RemoveOperatorRequest{Name: "ann"})
+		return err
+	}}
+	if err := use(t, other, annToken); status.Code(err) != codes.PermissionDenied || a.knows(t, annToken) {
+		t.Errorf("the first use: %v; the token is there: %v", err, a.knows(t, annToken))
 	}
 }
