@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"cadre.dev/client"
 )
@@ -52,6 +51,7 @@ func (f *fakeCoordinators) onNewCVM(t *testing.T, slot string, n int) {
 }
 
 func TestReplaceMakesALostCoordinatorAgain(t *testing.T) {
+	t.Parallel()
 	b, f := upgradable(t)
 	before := b.uuids(t)
 	if err := b.replace(t.Context(), "coordinator-1"); err == nil || !strings.Contains(err.Error(), "coordinator-1 is well") {
@@ -82,6 +82,7 @@ func TestReplaceMakesALostCoordinatorAgain(t *testing.T) {
 // TestAnInterruptedReplacementContinues ends the first run at each line that it prints. No new CVM is
 // deleted again.
 func TestAnInterruptedReplacementContinues(t *testing.T) {
+	t.Parallel()
 	for stop := 1; ; stop++ {
 		b, f := upgradable(t)
 		before := b.uuids(t)
@@ -115,8 +116,8 @@ func TestAnInterruptedReplacementContinues(t *testing.T) {
 }
 
 func TestReplaceRefuses(t *testing.T) {
+	t.Parallel()
 	b, f := upgradable(t)
-	b.opts.Step = 300 * time.Millisecond
 	f.mu.Lock()
 	f.silent["coordinator-1"] = true
 	f.mu.Unlock()
