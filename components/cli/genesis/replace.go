@@ -80,6 +80,9 @@ func (r *Replacement) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if against := upgrade.MayGoOn(s.facts, r.slot); len(against) > 0 {
+		return fmt.Errorf("%s is not replaced now:\n  %s\nrun the same command again to continue", r.slot, strings.Join(against, "\n  "))
+	}
 	if cvm, exists := s.cvms[r.slot]; exists && cvm.VMUUID == r.c.Replacing.VMUUID {
 		if err := r.remove(ctx, s, cvm); err != nil {
 			return err

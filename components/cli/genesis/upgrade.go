@@ -258,10 +258,13 @@ func (u *Upgrade) act(ctx context.Context, step upgrade.Step, s seen) (busy, err
 	switch step.Action {
 	case upgrade.StepDown:
 		u.o.Say(fmt.Sprintf("%s steps down; %s is to lead Consul", step.Slot, step.To))
-		if u.stepped[step.Slot]++; u.stepped[step.Slot] > maxStepDowns {
+		if u.stepped[step.Slot] >= maxStepDowns {
 			return nil, u.stopped([]string{fmt.Sprintf("%s stepped down %d times and leads again", step.Slot, maxStepDowns)})
 		}
-		return u.o.reach().StepDown(call, u.c, cvm.InstanceID, step.To), nil
+		if busy = u.o.reach().StepDown(call, u.c, cvm.InstanceID, step.To); busy == nil {
+			u.stepped[step.Slot]++
+		}
+		return busy, nil
 	case upgrade.Start:
 		u.o.Say("starting " + step.Slot)
 		_, err = u.o.Cloud.Start(call, cvm.VMUUID)

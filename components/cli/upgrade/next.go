@@ -175,24 +175,19 @@ func MayReplace(f Facts, slot string) (reasons []string) {
 	case len(f.Unwell(f.Coordinators[at])) == 0:
 		return []string{slot + " is well: its disk need not be lost. An upgrade, or a restart on the platform, keeps the disk"}
 	}
-	for i, c := range f.Coordinators {
-		if i == at {
+	return MayGoOn(f, slot)
+}
+
+// MayGoOn is MayReplace for a replacement that was begun: the coordinator may be well by now, or gone.
+func MayGoOn(f Facts, slot string) (reasons []string) {
+	for _, c := range f.Coordinators {
+		if c.Slot == slot {
 			continue
 		}
 		reasons = append(reasons, f.Unwell(c)...)
 		if c.Is.ComposeHash != "" && c.Is.ComposeHash != f.Wanted.ComposeHash {
 			reasons = append(reasons, fmt.Sprintf("%s runs compose hash %s, and the file gives %s: use the file that the coordinators run, and upgrade later",
 				c.Slot, short(c.Is.ComposeHash), short(f.Wanted.ComposeHash)))
-		}
-	}
-	return reasons
-}
-
-// MayGoOn is MayReplace for a replacement that was begun: the coordinator may be well by now, or gone.
-func MayGoOn(f Facts, slot string) (reasons []string) {
-	for _, c := range f.Coordinators {
-		if c.Slot != slot {
-			reasons = append(reasons, f.Unwell(c)...)
 		}
 	}
 	return reasons
