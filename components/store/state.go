@@ -13,6 +13,9 @@ type StateFacts struct {
 	Raised uint64
 	// Seen is the highest state that any trusted witness has seen.
 	Seen uint64
+	// Restored is the state at which work on restored records may continue; 0: they were never
+	// restored from a backup.
+	Restored uint64
 	// Elapsed is StateRecord.Elapsed as recorded.
 	Elapsed uint64
 }
@@ -23,6 +26,10 @@ func (f StateFacts) At() uint64 { return max(f.Stored, f.Raised) }
 // Regressed returns ErrStateRegression when the records are older than the highest state seen; nil:
 // work may continue on them.
 func (f StateFacts) Regressed() error {
+	if f.At() < f.Restored {
+		return fmt.Errorf("%w: %s is %d in the restored backup, and work continues at %d; %s",
+			ErrStateRegression, StateKey, f.At(), f.Restored, WayOut(1, max(f.Seen, f.Restored)))
+	}
 	if f.At() >= f.Seen {
 		return nil
 	}
@@ -46,7 +53,7 @@ func NextState(f StateFacts) (uint64, error) {
 // ReadStateFacts reads the input of NextState except Seen, and the modify index of the state, 0
 // when there is none.
 func ReadStateFacts(ctx context.Context, s Store) (f StateFacts, index uint64, err error) {
-	entries, err := s.Together(ctx, StateKey, RecoverKey())
+	entries, err := s.Together(ctx, StateKey, RecoverKey(), RestoredKey)
 	if err != nil {
 		return f, 0, err
 	}
@@ -58,6 +65,12 @@ func ReadStateFacts(ctx context.Context, s Store) (f StateFacts, index uint64, e
 				return f, 0, err
 			}
 			f.Stored, f.Elapsed, index = record.State, record.Elapsed, entry.Index
+		case RestoredKey:
+			record, err := Decode[Restored](entry)
+			if err != nil {
+				return f, 0, err
+			}
+			f.Restored = record.State
 		case RecoverKey():
 			// An unusable record raises nothing, and is no error here.
 			if raised, err := Decode[Recovery](entry); err == nil && raised.Check() == nil {

@@ -129,7 +129,9 @@ func (o Op) validate() error {
 			return fmt.Errorf("%w: %s is not a key that is locked in a transaction, only those below %s are", ErrBadOp, o.Key, BootLeasePrefix)
 		}
 	case OpPut, OpPutCAS, OpDelete:
-		if strings.HasPrefix(o.Key, LeasePrefix) && (o.Key != StateKey || o.Kind != OpPutCAS) {
+		// A restore creates the Term of its backup. No write lowers a Term.
+		created := o.Key == TermKey && o.Kind == OpPutCAS && o.Index == 0
+		if strings.HasPrefix(o.Key, LeasePrefix) && (o.Key != StateKey || o.Kind != OpPutCAS) && !created {
 			return fmt.Errorf("%w: %s is written only by taking the Lease", ErrBadOp, o.Key)
 		}
 	case OpCheckAbsent:

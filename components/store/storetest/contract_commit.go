@@ -157,10 +157,12 @@ var boundTests = []contractTest{
 
 	{"the lease keys are written only by taking the lease", func(s *suite) {
 		for _, key := range []string{store.LeaseKey, store.TermKey} {
-			for _, op := range []store.Op{put(key, "x"), putCAS(key, "x", 0), remove(key), removeCAS(key, 1)} {
+			for _, op := range []store.Op{put(key, "x"), putCAS(key, "x", 1), remove(key), removeCAS(key, 1)} {
 				s.refused(store.ErrBadOp, op)
 			}
 		}
+		// A restore creates the Term.
+		s.refused(store.ErrBadOp, putCAS(store.LeaseKey, "x", 0))
 	}},
 }
 

@@ -22,7 +22,7 @@ func overtaken(seen, term uint64) error {
 // wentBack is an error when the records are older than the state that this process or most agents
 // saw before, also within one Term.
 func (p *pass) wentBack(seen uint64) error {
-	facts := store.StateFacts{Stored: p.view.State, Raised: p.view.Recovery.State, Seen: seen}
+	facts := store.StateFacts{Stored: p.view.State, Raised: p.view.Recovery.State, Seen: seen, Restored: p.view.Restored.State}
 	if err := facts.Regressed(); err != nil {
 		return err
 	}

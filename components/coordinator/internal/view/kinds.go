@@ -108,12 +108,14 @@ var kinds = []kind{
 		v.readOverrides(ctx, at, errs)
 		v.readRotates(ctx, at, errs)
 		v.readGate(ctx, at)
+		v.LastBackup = keyed[store.LastBackup](ctx, at, store.LastBackupKey, errs)[store.LastBackupKey].Value
 		v.Recovery = store.Recovery{}
 		if raised := keyed[store.Recovery](ctx, at, store.RecoverKey(), errs)[store.RecoverKey()].Value; raised.Check() == nil {
 			v.Recovery = raised
 		}
 	}},
-	{kindLease, []string{store.LeaseKey, store.TermKey, store.StateKey}, true, func(v *View, ctx context.Context, at moment, errs *[]error) {
+	{kindLease, []string{store.LeaseKey, store.TermKey, store.StateKey, store.RestoredKey}, true, func(v *View, ctx context.Context, at moment, errs *[]error) {
+		v.Restored = keyed[store.Restored](ctx, at, store.RestoredKey, errs)[store.RestoredKey].Value
 		v.Term = keyed[store.TermRecord](ctx, at, store.TermKey, errs)[store.TermKey].Value.Term
 		state := keyed[store.StateRecord](ctx, at, store.StateKey, errs)[store.StateKey].Value
 		v.State, v.Elapsed = state.State, state.Elapsed

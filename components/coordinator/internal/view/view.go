@@ -77,7 +77,11 @@ type View struct {
 	Elapsed uint64
 	// Recovery has the values to which an operator raised Term and state; zero: none.
 	Recovery store.Recovery
-	Leader   string
+	// Restored names the backup that the records come from, and LastBackup the last backup of them;
+	// zero: none.
+	Restored   store.Restored
+	LastBackup store.LastBackup
+	Leader     string
 	// Bad lists the unreadable records.
 	Bad []*store.RecordError
 

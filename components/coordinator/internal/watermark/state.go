@@ -19,6 +19,8 @@ type State struct {
 	Term, State, Records uint64
 	// Raised is the operator's record.
 	Raised store.Recovery
+	// Restored is the state at which work on restored records may continue; 0: they are not restored.
+	Restored uint64
 	// SeenTerm and SeenState are the highest that this process has seen.
 	SeenTerm, SeenState uint64
 	// Agents are the watermarks of the agents.
@@ -40,7 +42,7 @@ func (r *Watermark) State(ctx context.Context) (State, error) {
 	if err != nil {
 		return s, err
 	}
-	s.Term, s.State, s.Records, s.Raised = v.Term, v.State, v.HighestTerm(), v.Recovery
+	s.Term, s.State, s.Records, s.Raised, s.Restored = v.Term, v.State, v.HighestTerm(), v.Recovery, v.Restored.State
 	facts, _, err := store.ReadTermFacts(ctx, r.store)
 	if err != nil {
 		return s, err
@@ -53,7 +55,7 @@ func (r *Watermark) State(ctx context.Context) (State, error) {
 }
 
 func (s State) state() store.StateFacts {
-	return store.StateFacts{Stored: s.State, Raised: s.Raised.State, Seen: max(s.SeenState, s.Agents.Most.State)}
+	return store.StateFacts{Stored: s.State, Raised: s.Raised.State, Seen: max(s.SeenState, s.Agents.Most.State), Restored: s.Restored}
 }
 
 // Above returns the Term and the state that the next ones must exceed, so that no agent rejects
@@ -67,5 +69,5 @@ func (s State) Above() (term, state uint64) {
 	}
 	most, anyone := s.Agents.Most, s.Agents.Any
 	return max(s.Term, s.Records, s.Raised.Term, s.SeenTerm, believed(most.Term, anyone.Term)),
-		max(s.State, s.Raised.State, s.SeenState, believed(most.State, anyone.State))
+		max(s.State, s.Raised.State, s.Restored, s.SeenState, believed(most.State, anyone.State))
 }

@@ -35,8 +35,10 @@ An override (pause, freeze, drain, protect, exclude) works until its deletion or
 
 ## Table
 
-| key | type | writer | KiB, at most | meaning |
-|---|---|---|---|---|
+A [backup](../guides/control.md#backups) contains a record if the column says yes.
+
+| key | type | writer | KiB, at most | backup | meaning |
+|---|---|---|---|---|---|
 `
 
 const byHand = `## By hand
@@ -88,8 +90,12 @@ func render() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, head, store.MaxTxnOps, store.MaxTxnBytes>>10)
 	for _, kind := range store.Records {
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %d | %s |\n",
-			kind.Pattern, link(kind.Type), kind.Writer, kind.MaxBytes>>10, kind.Meaning)
+		backup := "yes"
+		if !kind.InBackup() {
+			backup = "no: " + kind.WhyNoBackup()
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %d | %s | %s |\n",
+			kind.Pattern, link(kind.Type), kind.Writer, kind.MaxBytes>>10, backup, kind.Meaning)
 	}
 	b.WriteString("\n| part of a key | form |\n|---|---|\n" +
 		"| `<group>`, `<slot>`, `<route>`, `<secret>`, `<operator>` | lower-case letters, digits and `-`, from a letter, at most 63 bytes |\n" +
