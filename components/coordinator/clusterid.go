@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -75,7 +76,7 @@ func (c *Coordinator) clusterIDConfig() bootstrap.Config {
 		Verifier: c.finder, Images: c.cfg.Trust.ImagePolicy(), Now: c.deps.Now,
 	}
 	return bootstrap.Config{
-		Ordinal: c.cfg.ordinal(), Replicas: c.cfg.Replicas, Pinned: c.cfg.Trust.ClusterID, StateDir: c.cfg.StateDir, Log: c.log,
+		Ordinal: c.cfg.ordinal(), Replicas: c.cfg.Replicas, Pinned: c.cfg.Trust.ClusterID, Restore: c.cfg.RestoreClusterID, StateDir: c.cfg.StateDir, Log: c.log,
 		Ask: func(ctx context.Context, ordinal int) (string, error) {
 			other := c.peers.Members()[ordinal]
 			if other.InstanceID == "" {
@@ -120,6 +121,29 @@ func (c *Coordinator) agree(ctx context.Context) error {
 			c.log.Error("coordinators of other cluster IDs do not belong to this cluster", "error", err)
 		}
 	}
+}
+
+// waits reports that this coordinator has no records and did not draw its cluster ID: the records
+// come from another coordinator or from a backup.
+func (c *Coordinator) waits() bool { return c.clusterID.Waits() && !c.hasRecords() }
+
+func (c *Coordinator) hasRecords() bool {
+	select {
+	case <-c.confirmed:
+		return true
+	default:
+		return c.clusterID.Recorded
+	}
+}
+
+// serveAdmission serves a first contact. Before the cluster ID is recorded no other record may be
+// written, so that agents of a lost cluster are admitted only after the restore.
+func (c *Coordinator) serveAdmission(ctx context.Context, conn net.Conn, state tls.ConnectionState) {
+	if !c.hasRecords() {
+		c.prover.Serve(ctx, conn, state)
+		return
+	}
+	c.admission.Serve(ctx, conn, state)
 }
 
 // afterConfirmed starts a task once the records are confirmed to be of this cluster ID.

@@ -14,6 +14,7 @@ import (
 	"cadre.dev/coordinator/internal/admission"
 	"cadre.dev/coordinator/internal/peering"
 	"cadre.dev/coordinator/internal/trace"
+	"cadre.dev/core/clusterid"
 	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
 	"cadre.dev/overlay"
@@ -39,6 +40,9 @@ type Config struct {
 	Rendezvous []overlay.Rendezvous
 	// Paths are the kinds of path that may be used; nil: all.
 	Paths []overlay.PathKind
+	// RestoreClusterID is the cluster ID of a backup that is to be restored, an untrusted hint; "":
+	// none.
+	RestoreClusterID string
 	// StateDir is on the CVM's encrypted disk, RunDir in memory.
 	StateDir, RunDir string
 	ConsulBinary     string
@@ -98,6 +102,11 @@ func (c *Config) complete() error {
 	}
 	if c.Gateway.Domain == "" {
 		errs = append(errs, errors.New("gateway domain: is missing; set --gateway-domain or CADRE_GATEWAY_DOMAIN"))
+	}
+	if c.RestoreClusterID != "" {
+		if err := clusterid.Check(c.RestoreClusterID); err != nil {
+			errs = append(errs, fmt.Errorf("restore cluster ID (CADRE_RESTORE_CLUSTER_ID): %w", err))
+		}
 	}
 	fill := func(field *string, value string) {
 		if *field == "" {

@@ -85,6 +85,7 @@ type Coordinator struct {
 	// Set by assemble, constant afterwards.
 	root        *keys.Root
 	identity    *keys.Identity
+	prover      *bootstrap.Prover
 	store       *store.Consul
 	consul      *supervise.Consul
 	issuer      *tokens.Issuer
@@ -190,8 +191,9 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	work.run("reconcile", c.afterConfirmed(c.reconcile.Run))
 	work.run("takeover", c.afterConfirmed(c.kept("takeover", c.takeover.Run)))
 	serve := func(ctx context.Context) error { return c.server.Run(ctx, api) }
-	if !c.clusterID.Recorded {
-		// Before the cluster ID is recorded no other record may be written.
+	if !c.clusterID.Recorded && (c.cfg.RestoreClusterID == "" || !c.waits()) {
+		// Before the cluster ID is recorded no other record may be written. A coordinator that waits
+		// for a backup serves operators its proof and the restore alone.
 		serve = c.afterConfirmed(serve)
 	}
 	work.run("api", serve)
@@ -376,11 +378,12 @@ func (c *Coordinator) assembleAdmission() {
 	for n := range coordinators {
 		coordinators[n] = peering.CoordinatorSlot(n)
 	}
+	c.prover = bootstrap.NewProver(c.ownClusterID(c.identity.PublicKey()), c.quoter, c.log)
 	c.admission = admission.New(admission.Config{
 		Cluster: c.cfg.Cluster, AppID: c.info.AppID, Slot: c.cfg.Slot, Datacenter: c.cfg.Datacenter,
 		Root: c.root, Identity: c.identity, Images: c.cfg.Trust.ImagePolicy(), Store: c.store, Views: c.views,
 		Verifier: c.verifier, Second: c.second, Quoter: c.quoter, Issuer: c.issuer, Secrets: c.secrets,
-		ClusterID: bootstrap.NewProver(c.ownClusterID(c.identity.PublicKey()), c.quoter, c.log),
+		ClusterID: c.prover,
 		Catalog:   c.catalog,
 		Unbound: func(ctx context.Context, v *view.View, _, instanceID string) (groupName, slot string, ok bool) {
 			return c.platform.Unbound(ctx, v, c.cfg.Cluster, instanceID)
@@ -425,7 +428,7 @@ func (c *Coordinator) assembleServer(judge *specvalidate.Validator, measured mea
 		StoreFor: func(token string) (store.Store, error) {
 			return store.NewConsul(store.ConsulConfig{Address: consulAddress, Token: token, Transport: callerTransport})
 		},
-		Overlay: overlaystatus.Server{Node: func() overlaystatus.Node { return c.node }}, Agents: c.control.Overlay, Watermark: c.watermark,
+		Overlay: overlaystatus.Server{Node: func() overlaystatus.Node { return c.node }}, Agents: c.control.Overlay, Watermark: c.watermark, Waits: c.waits,
 		Coordinators: server.Coordinators{
 			ComposeHash: c.info.ComposeHash, BootID: c.identity.BootID(), Voters: c.voters,
 			Sessions: c.reports.Connected, Connected: c.connected, StepDown: c.reconcile.StepDown,
@@ -442,7 +445,7 @@ func (c *Coordinator) gauges() {
 		}
 		return nil
 	})
-	machines := func(of func(v *view.View) float64) func() float64 {
+	latest := func(of func(v *view.View) float64) func() float64 {
 		return func() float64 {
 			v, _ := c.views.Latest()
 			if v == nil {
@@ -452,9 +455,15 @@ func (c *Coordinator) gauges() {
 		}
 	}
 	c.metrics.Gauge("cadre_tcb_tolerance_ends_timestamp_seconds", "When the first member is refused whose machine is not UpToDate but tolerated for a while; 0: there is none.",
-		machines(func(v *view.View) float64 { return v.ToleranceEnds(c.cfg.Trust.TCB, c.deps.Now()) }))
+		latest(func(v *view.View) float64 { return v.ToleranceEnds(c.cfg.Trust.TCB, c.deps.Now()) }))
 	c.metrics.Gauge("cadre_tcb_out_of_date_timestamp_seconds", "About when Intel's standard collateral will call the first member's machine out of date that is UpToDate now, by the early set; 0: none is expected.",
-		machines((*view.View).MachinesOutOfDateAt))
+		latest((*view.View).MachinesOutOfDateAt))
+	c.metrics.Gauge("cadre_last_backup_timestamp_seconds", "When the last backup of the records was taken; 0: there is none.", latest(func(v *view.View) float64 {
+		if v.LastBackup.At.IsZero() {
+			return 0
+		}
+		return float64(v.LastBackup.At.Unix())
+	}))
 	c.metrics.Gauge("cadre_control_sessions", "Slots with an open control session here.", func() float64 { return float64(c.reports.Connected()) })
 	c.metrics.Gauge("cadre_api_operators", "Open connections of operators to the API.", func() float64 { n, _ := c.server.Connections(); return float64(n) })
 	c.metrics.Gauge("cadre_api_unauthenticated_callers", "Open connections of callers to the API without a valid token.", func() float64 { _, n := c.server.Connections(); return float64(n) })
@@ -552,7 +561,7 @@ func (c *Coordinator) assembleOverlay() error {
 		SelfVIP: c.cfg.vip(), Listen: c.cfg.SessionListen, Gateway: c.cfg.Gateway, Log: c.log,
 		Rendezvous: c.cfg.Rendezvous, Paths: c.cfg.Paths,
 		Private:        group.PrivatePorts(c.cfg.APIListen, c.cfg.StatusListen, c.cfg.SessionListen),
-		ServeAdmission: c.admission.Serve, OnControl: c.onControl,
+		ServeAdmission: c.serveAdmission, OnControl: c.onControl,
 		Serve: map[uint16]func(context.Context, overlay.Peer, net.Conn){group.ConsulHTTPPort: c.serveConsulProxy, group.ConsulXDSPort: c.serveXDS},
 	})
 	if err != nil {
@@ -598,6 +607,11 @@ func (c *Coordinator) connected() (slots []string) {
 func (c *Coordinator) onControl(ctx context.Context, peer overlay.Peer, conns overlay.ControlConns) {
 	if peer.ID.Group == peering.CoordinatorGroup {
 		c.keeper.OnControl(ctx, peer, conns)
+		return
+	}
+	if !c.hasRecords() {
+		// An agent of a lost cluster: no record says yet whether its Boot holds its Slot. It retries.
+		_ = conns.First.Close()
 		return
 	}
 	c.control.OnControl(ctx, peer, conns)

@@ -109,12 +109,15 @@ const (
 	cadrePrefix = "CADRE_"
 )
 
+// RestoreClusterIDEnv has the cluster ID of a backup that coordinators with empty disks wait for.
+const RestoreClusterIDEnv = "CADRE_RESTORE_CLUSTER_ID"
+
 // memberLocators and coordinatorNames are the names that Cadre's programs read from the encrypted
 // environment. Their values are locations and are never trusted. The one secret is the platform's
 // key, which only coordinators have.
 var (
 	memberLocators   = []string{"CADRE_GATEWAY_ADDRESS", "CADRE_GATEWAY_DOMAIN", "CADRE_PATHS", "CADRE_RENDEZVOUS", "CADRE_RENDEZVOUS_CA"}
-	coordinatorNames = append([]string{"CADRE_PLATFORM_API", "CADRE_PLATFORM_API_KEY", "CADRE_SLOT"}, memberLocators...)
+	coordinatorNames = append([]string{"CADRE_PLATFORM_API", "CADRE_PLATFORM_API_KEY", RestoreClusterIDEnv, "CADRE_SLOT"}, memberLocators...)
 )
 
 // MemberLocators are the names that agents read as locators, sorted.

@@ -21,6 +21,8 @@ type Step struct {
 	Join string
 	// Found: a new one may be drawn.
 	Found bool
+	// Restore is the cluster ID under which a backup is awaited; "" none.
+	Restore string
 	// Wait names the missing answer, when the coordinator neither joins nor founds.
 	Wait string
 }
@@ -29,8 +31,10 @@ type Step struct {
 // ID. The coordinator joins the ID that any other one proves. The bootstrapping coordinator draws a
 // new ID only after each other one has proved that it has none: a coordinator without an answer may
 // have an ID. pinned is the trust file's ID, "" for none: a coordinator with it joins that ID and
-// never bootstraps. The error (GENESIS_CONFLICT, CLUSTER_MISMATCH) needs an operator.
-func Settle(ordinal, replicas int, pinned string, answers Answers) (Step, error) {
+// never bootstraps. restore is the cluster ID of a backup that is to be restored, "" for none. It is
+// an untrusted hint: the bootstrapping coordinator takes it where it would draw a new ID, and then
+// waits for the backup. The error (GENESIS_CONFLICT, CLUSTER_MISMATCH) needs an operator.
+func Settle(ordinal, replicas int, pinned, restore string, answers Answers) (Step, error) {
 	said := map[string][]string{}
 	var silent []string
 	for n := range replicas {
@@ -53,14 +57,14 @@ func Settle(ordinal, replicas int, pinned string, answers Answers) (Step, error)
 			WayOut: "name the right one there, or delete the coordinators that do not belong to it"}
 	case len(ids) == 1:
 		return Step{Join: ids[0]}, nil
-	case pinned != "":
+	case pinned != "" && pinned != restore:
 		return Step{Wait: fmt.Sprintf("a coordinator of cluster ID %s, which the measured trust file names: no answering coordinator has it, and with that name in the trust file none draws a new ID", pinned)}, nil
 	case ordinal != Founder:
 		return Step{Wait: "a coordinator that knows the cluster ID; at the first start " + coordinator(Founder) + " makes it"}, nil
 	case len(silent) > 0:
 		return Step{Wait: "an answer from " + strings.Join(silent, ", ") + ": a coordinator without an answer may have the cluster ID"}, nil
 	}
-	return Step{Found: true}, nil
+	return Step{Found: restore == "", Restore: restore}, nil
 }
 
 // Conflict says that coordinators of one cluster are of different cluster IDs; said has

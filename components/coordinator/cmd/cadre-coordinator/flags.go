@@ -30,6 +30,7 @@ type options struct {
 	datacenter, logLevel          string
 	tracesEndpoint                string
 	failpointFile                 string
+	restoreClusterID              string
 }
 
 func parse(args []string, env func(string) string) (options, error) {
@@ -56,6 +57,7 @@ func parse(args []string, env func(string) string) (options, error) {
 	set.StringVar(&o.datacenter, "datacenter", "dc1", "Consul datacenter")
 	set.StringVar(&o.tracesEndpoint, "traces-endpoint", "", "URL of an OTLP/HTTP collector for one trace of each rollout, such as https://collector.example:4318/v1/traces; empty: no traces are sent")
 	set.StringVar(&o.logLevel, "log-level", "info", "trace, debug, info, warn or error")
+	set.StringVar(&o.restoreClusterID, "restore-cluster-id", env("CADRE_RESTORE_CLUSTER_ID"), "cluster ID under which coordinators with empty disks wait for a backup, instead of creating a new cluster; environment CADRE_RESTORE_CLUSTER_ID")
 	set.StringVar(&o.failpointFile, "failpoint-file", "", "")
 	set.SetOutput(os.Stderr)
 	set.Usage = func() { usage(set, os.Stderr) }

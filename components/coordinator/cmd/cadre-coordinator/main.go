@@ -72,7 +72,7 @@ func run(ctx context.Context, args []string, env func(string) string) error {
 	c, err := coordinator.New(coordinator.Config{
 		Cluster: o.cluster, Slot: o.slot, Replicas: o.replicas, Trust: trust, TrustFile: trustFile, RevisionMark: o.revisionMark,
 		Gateway:    overlay.Gateway{Domain: o.gatewayDomain, Address: o.gatewayAddress},
-		Rendezvous: o.rendezvous, Paths: o.paths,
+		Rendezvous: o.rendezvous, Paths: o.paths, RestoreClusterID: o.restoreClusterID,
 		StateDir: o.stateDir, RunDir: o.runDir, ConsulBinary: o.consulBinary, Datacenter: o.datacenter, Version: version,
 		TracesEndpoint: o.tracesEndpoint,
 	}, coordinator.Deps{

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"slices"
 	"time"
 
 	"cadre.dev/core/policy"
@@ -99,6 +100,12 @@ func ended(ctx context.Context, s store.Store, group, slot, bootID string) (_ po
 	return policy.Decision{Code: policy.CodeIncarnationStale, Message: "this boot does not hold the slot any more"}, back, nil
 }
 
+func decidedSince(d policy.Decisions, at time.Time) bool {
+	return slices.ContainsFunc(d.Entries, func(e policy.DecisionEntry) bool {
+		return (e.What == policy.DecidedAdmit || e.What == policy.DecidedEvict) && e.At.After(at)
+	})
+}
+
 // errForgotten: the Slot has no records, and no decision shows that the Boot has lost the Slot.
 var errForgotten = errors.New(string(codeUnknown) + ": " + forgottenText)
 
@@ -107,7 +114,17 @@ const forgottenText = "the records of the slot are lost, so it is unknown whethe
 // forgotten reports that the records of a Slot are lost: it has neither admission nor policy, and
 // the Boot still holds it by the decisions. A Boot that learns that it has lost the Slot stops its
 // workload, which must not follow from lost records.
+//
+// After a restore from a backup every admission is missing. Then the Boot may hold the Slot, unless
+// a Boot was admitted or evicted since the restore.
 func forgotten(ctx context.Context, s store.Store, slot, bootID string, d policy.Decisions) (bool, error) {
+	from, _, err := store.Read[store.Restored](ctx, s, store.RestoredKey)
+	switch {
+	case err == nil && !decidedSince(d, from.At):
+		return true, nil
+	case err != nil && !errors.Is(err, store.ErrNotFound):
+		return false, err
+	}
 	if holder := d.Holder(); len(d.Entries) > 0 && holder != bootID {
 		return false, nil
 	}

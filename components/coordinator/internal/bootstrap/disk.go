@@ -24,7 +24,14 @@ type Stored struct {
 	// Recorded: the cluster ID was seen in the records. If it is missing later, the records are
 	// lost.
 	Recorded bool `json:"recorded"`
+	// Drawn: this coordinator drew the cluster ID. No other one creates its record: an ID that was
+	// only taken over, from a hint or from another coordinator, may be that of a lost cluster.
+	Drawn bool `json:"drawn,omitempty"`
 }
+
+// Waits reports that the records of the cluster ID must come from another coordinator, or from a
+// backup.
+func (s Stored) Waits() bool { return !s.Recorded && !s.Drawn }
 
 // Load reads the file in the state directory. A damaged file is an error: treated as missing, it
 // could lead to a second cluster.

@@ -3,8 +3,10 @@
 //
 //	disk has it   ───────────────────────────────────────────► keys, Consul, overlay
 //	empty disk ──► ask the others, by evidence: join theirs ──┘        │
-//	               coordinator-0, when all others have none: draw one  ▼
-//	                                      records: created once, else equal, else halt
+//	               coordinator-0, when all others have none:           │
+//	               draw one, or take that of a backup                  ▼
+//	                                      records: created once by the coordinator that drew the ID,
+//	                                      or restored from a backup; else equal, else halt
 //
 // The keys of a cluster need its cluster ID, and Consul needs the keys. The coordinators therefore
 // agree on the cluster ID before there is a store: they prove their cluster IDs to each other over

@@ -19,8 +19,8 @@ func (e *HaltError) Error() string { return e.message }
 
 func halt(format string, args ...any) error { return &HaltError{fmt.Sprintf(format, args...)} }
 
-// Record compares the records with the disk, and creates the cluster ID's record if there is none.
-// When it returns, the disk has the fact that the record exists. *HaltError is final; after any
+// Record compares the records with the disk. If there is no record of the cluster ID, the coordinator
+// that drew the ID creates it, and any other one returns an error until it exists. When it returns, the disk has the fact that the record exists. *HaltError is final; after any
 // other error the caller must retry.
 func Record(ctx context.Context, s store.Store, stateDir string, stored Stored, self string, now time.Time) error {
 	switch there, err := read(ctx, s); {
@@ -28,6 +28,8 @@ func Record(ctx context.Context, s store.Store, stateDir string, stored Stored, 
 		return err
 	case there == "" && stored.Recorded:
 		return halt("STATE_ROLLBACK_DETECTED: the records name no cluster ID, but this coordinator saw cluster ID %s in them: they are lost. Bring back the disks of a majority of the coordinators; for a new cluster ID on purpose give all coordinators empty disks, and then configure the new ID for agents and operators", stored.ClusterID)
+	case there == "" && stored.Waits():
+		return fmt.Errorf("no record has cluster ID %s: this coordinator did not draw it, and waits until the coordinator that did writes it, or until `cadre cluster restore` has restored a backup", stored.ClusterID)
 	case there == "":
 		if err := create(ctx, s, stored.ClusterID, self, now); err != nil {
 			return err
@@ -38,7 +40,7 @@ func Record(ctx context.Context, s store.Store, stateDir string, stored Stored, 
 	if stored.Recorded {
 		return nil
 	}
-	stored.Recorded = true
+	stored.Recorded, stored.Drawn = true, false
 	return stored.save(stateDir)
 }
 

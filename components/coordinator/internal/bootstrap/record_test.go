@@ -45,7 +45,7 @@ func TestGEN01_TheFirstCoordinatorRecordsTheClusterIDForGood(t *testing.T) {
 	for _, dir := range dirs {
 		all.Go(func() {
 			for {
-				err := Record(context.Background(), s, dir, Stored{ClusterID: one}, dir, time.Unix(1, 0))
+				err := Record(context.Background(), s, dir, Stored{ClusterID: one, Drawn: true}, dir, time.Unix(1, 0))
 				if err == nil {
 					return
 				}
@@ -96,12 +96,12 @@ func TestGEN01_GEN02_ADiskAndRecordsOfTwoClusterIDsHalt(t *testing.T) {
 		want   string
 	}{
 		"a disk of one, records of another":          {[]store.Op{own, other}, Stored{ClusterID: one, Recorded: true}, "GENESIS_CONFLICT: the records are of cluster ID " + another},
-		"the same at the first start":                {[]store.Op{own}, Stored{ClusterID: one}, "disk is of cluster ID " + one},
+		"the same at the first start":                {[]store.Op{own}, Stored{ClusterID: one, Drawn: true}, "disk is of cluster ID " + one},
 		"records that are gone":                      {nil, Stored{ClusterID: one, Recorded: true}, "STATE_ROLLBACK_DETECTED"},
-		"records of a cluster that lost its own":     {[]store.Op{other}, Stored{ClusterID: one}, "STATE_TAMPERED: there are 1 records, control/freeze/_all among them"},
+		"records of a cluster that lost its own":     {[]store.Op{other}, Stored{ClusterID: one, Drawn: true}, "STATE_TAMPERED: there are 1 records, control/freeze/_all among them"},
 		"the same on a disk that saw it":             {[]store.Op{other}, Stored{ClusterID: one, Recorded: true}, "STATE_ROLLBACK_DETECTED"},
-		"a record that cannot be read":               {[]store.Op{damaged}, Stored{ClusterID: one}, "STATE_TAMPERED: record cluster_id"},
-		"a record with a cluster ID that is no such": {[]store.Op{foreign}, Stored{ClusterID: one}, "STATE_TAMPERED: record cluster_id"},
+		"a record that cannot be read":               {[]store.Op{damaged}, Stored{ClusterID: one, Drawn: true}, "STATE_TAMPERED: record cluster_id"},
+		"a record with a cluster ID that is no such": {[]store.Op{foreign}, Stored{ClusterID: one, Drawn: true}, "STATE_TAMPERED: record cluster_id"},
 	} {
 		s, dir := storetest.NewMemory(), t.TempDir()
 		if len(c.there) > 0 {
@@ -128,12 +128,12 @@ func TestGEN01_GEN02_ADiskAndRecordsOfTwoClusterIDsHalt(t *testing.T) {
 func TestGEN01_AStoreThatDoesNotAnswerIsNoHalt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := Record(ctx, storetest.NewMemory(), t.TempDir(), Stored{ClusterID: one}, "coordinator-0", time.Unix(1, 0))
+	err := Record(ctx, storetest.NewMemory(), t.TempDir(), Stored{ClusterID: one, Drawn: true}, "coordinator-0", time.Unix(1, 0))
 	if _, halted := errors.AsType[*HaltError](err); err == nil || halted {
 		t.Errorf("%v", err)
 	}
 	s := storetest.NewMemory()
-	if err := record(t, s, t.TempDir(), Stored{ClusterID: one}); err != nil || written(t, s) != one {
+	if err := record(t, s, t.TempDir(), Stored{ClusterID: one, Drawn: true}); err != nil || written(t, s) != one {
 		t.Errorf("%q, %v", written(t, s), err)
 	}
 }

@@ -22,11 +22,14 @@ const (
 	askTime = 20 * time.Second
 )
 
-// Config of Settle and Disagree. All fields are required except Pinned.
+// Config of Settle and Disagree. All fields are required except Pinned and Restore.
 type Config struct {
 	Ordinal, Replicas int
 	// Pinned is the trust file's cluster ID; "" for none.
-	Pinned   string
+	Pinned string
+	// Restore is the cluster ID of the backup that is to be restored, an untrusted hint; "" for
+	// none.
+	Restore  string
 	StateDir string
 	// Ask asks another coordinator to prove its cluster ID; "" for none. An error means that it did
 	// not answer.
@@ -54,7 +57,7 @@ func Settle(ctx context.Context, cfg Config) (Stored, error) {
 	tick := time.NewTicker(askEvery)
 	defer tick.Stop()
 	for {
-		step, err := clusterid.Settle(cfg.Ordinal, cfg.Replicas, cfg.Pinned, askAll(ctx, cfg))
+		step, err := clusterid.Settle(cfg.Ordinal, cfg.Replicas, cfg.Pinned, cfg.Restore, askAll(ctx, cfg))
 		if ctx.Err() != nil {
 			return Stored{}, ctx.Err()
 		}
@@ -63,11 +66,10 @@ func Settle(ctx context.Context, cfg Config) (Stored, error) {
 			stored.ClusterID = step.Join
 			cfg.Log.Info("this coordinator joins the existing cluster", "cluster_id", stored.ClusterID)
 			return stored, stored.save(cfg.StateDir)
-		case err == nil && step.Found:
-			if stored.ClusterID, err = draw(cfg.StateDir); err != nil {
+		case err == nil && (step.Found || step.Restore != ""):
+			if stored, err = begin(cfg, step.Restore); err != nil {
 				return Stored{}, err
 			}
-			cfg.Log.Info("this coordinator creates the cluster", "cluster_id", stored.ClusterID)
 			return stored, stored.save(cfg.StateDir)
 		case err != nil && err.Error() != last:
 			last = err.Error()
@@ -84,20 +86,27 @@ func Settle(ctx context.Context, cfg Config) (Stored, error) {
 	}
 }
 
-// draw makes a new cluster ID, on a disk that was in no cluster.
-func draw(stateDir string) (string, error) {
-	old, err := os.ReadDir(filepath.Join(stateDir, "consul"))
+// begin draws a new cluster ID, or takes that of a backup, on a disk that was in no cluster. Only
+// the coordinator that drew the ID creates its record (see Record).
+func begin(cfg Config, restore string) (Stored, error) {
+	old, err := os.ReadDir(filepath.Join(cfg.StateDir, "consul"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("create the cluster ID: %w", err)
+		return Stored{}, fmt.Errorf("create the cluster ID: %w", err)
 	}
 	if len(old) > 0 {
-		return "", errors.New("DISK_IDENTITY_MISMATCH: this disk has Consul's records and no cluster ID, and no other coordinator has one. A new cluster ID is never created over old records: start the coordinators with complete disks, or give this one an empty disk")
+		return Stored{}, errors.New("DISK_IDENTITY_MISMATCH: this disk has Consul's records and no cluster ID, and no other coordinator has one. A new cluster ID is never created over old records: start the coordinators with complete disks, or give this one an empty disk")
+	}
+	if restore != "" {
+		cfg.Log.Warn("this coordinator waits for the backup of a cluster", "cluster_id", restore)
+		return Stored{ClusterID: restore}, nil
 	}
 	var random [clusterid.Size]byte
 	if _, err := rand.Read(random[:]); err != nil {
-		return "", fmt.Errorf("create the cluster ID: %w", err)
+		return Stored{}, fmt.Errorf("create the cluster ID: %w", err)
 	}
-	return clusterid.Encode(random), nil
+	id := clusterid.Encode(random)
+	cfg.Log.Info("this coordinator creates the cluster", "cluster_id", id)
+	return Stored{ClusterID: id, Drawn: true}, nil
 }
 
 // askAll asks every other coordinator once, concurrently.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +20,9 @@ import (
 type set struct {
 	t    *testing.T
 	dirs []string
+	// restore is the hint of the hinted coordinators.
+	restore string
+	hinted  []int
 
 	mu  sync.Mutex
 	cut map[int]bool // guarded by mu; coordinators that do not answer
@@ -33,8 +37,12 @@ func newSet(t *testing.T, n int) *set {
 }
 
 func (s *set) config(ordinal int) Config {
+	hint := ""
+	if slices.Contains(s.hinted, ordinal) {
+		hint = s.restore
+	}
 	return Config{
-		Ordinal: ordinal, Replicas: len(s.dirs), StateDir: s.dirs[ordinal], Log: slog.New(slog.DiscardHandler),
+		Restore: hint, Ordinal: ordinal, Replicas: len(s.dirs), StateDir: s.dirs[ordinal], Log: slog.New(slog.DiscardHandler),
 		Ask: func(_ context.Context, other int) (string, error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()

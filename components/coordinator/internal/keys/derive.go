@@ -34,6 +34,8 @@ const (
 	PurposeManagement Purpose = "management-token"
 	// PurposeNonce authenticates admission challenges.
 	PurposeNonce Purpose = "admission-nonce"
+	// PurposeBackup authenticates backups of the records.
+	PurposeBackup Purpose = "backup"
 	// PurposeConnect is the seed of the CA of Consul's service mesh.
 	PurposeConnect Purpose = "connect-ca"
 	// purposeSecret are the workloads' secrets: secret/<group>/<name>.
@@ -53,6 +55,7 @@ type Root struct {
 	connect    *ConnectCA
 	management secret.Value
 	nonce      secret.Value
+	backup     secret.Value
 	cache      *cache
 }
 
@@ -100,7 +103,7 @@ func Derive(ctx context.Context, guest Guest, cluster, id string) (*Root, error)
 		return nil, err
 	}
 	for purpose, into := range map[Purpose]*secret.Value{
-		PurposeManagement: &r.management, PurposeNonce: &r.nonce,
+		PurposeManagement: &r.management, PurposeNonce: &r.nonce, PurposeBackup: &r.backup,
 	} {
 		if *into, err = r.deriveUncached(ctx, purpose, FirstEpoch, 32); err != nil {
 			return nil, err
@@ -133,6 +136,10 @@ func (r *Root) ManagementToken() secret.Value { return tokenFrom(r.management.Re
 // NonceKey returns the key that authenticates admission challenges. All coordinators share it, so
 // any of them can check a challenge without stored state.
 func (r *Root) NonceKey() []byte { return r.nonce.Reveal() }
+
+// BackupKey returns the key that authenticates backups. It exists in memory only, and every
+// coordinator of this cluster ID derives it.
+func (r *Root) BackupKey() []byte { return r.backup.Reveal() }
 
 // Secret derives size raw bytes of an epoch of a group's secret. Names contain no slash
 // (group.Validate), so two secrets never share a path.

@@ -63,7 +63,8 @@ type Watermark interface {
 	State(ctx context.Context) (watermark.State, error)
 }
 
-// Config of a Server. All fields are required except OperatorTokenSHA256, Images and Panics.
+// Config of a Server. All fields are required except OperatorTokenSHA256, Images, Waits
+// and Panics.
 type Config struct {
 	Cluster, AppID, Slot, Version string
 	// OperatorTokenSHA256 is the digest of the token that may be created at first use.
@@ -101,8 +102,10 @@ type Config struct {
 	Watermark Watermark
 	// Coordinators serves CoordinatorsService.
 	Coordinators Coordinators
-	Now          func() time.Time
-	Log          *slog.Logger
+	// Waits reports that this coordinator has no records and waits for a backup; nil: it never does.
+	Waits func() bool
+	Now   func() time.Time
+	Log   *slog.Logger
 	// Panics turns a panic of a handler into an error; nil: the panic ends the process.
 	Panics *contain.Panics
 }
@@ -141,6 +144,7 @@ type Server struct {
 	apiv1.UnimplementedAuditServiceServer
 	apiv1.UnimplementedOperatorServiceServer
 	apiv1.UnimplementedCoordinatorsServiceServer
+	apiv1.UnimplementedBackupServiceServer
 	cfg      Config
 	operator operatorOnce
 	callers  *callers.Callers
@@ -149,12 +153,14 @@ type Server struct {
 	quotes, operatorQuotes chan struct{}
 	watches                chan struct{} // bounds watches
 	kv                     *kvproxy.Proxy
+	backups                chan struct{} // one backup or restore at a time: each is in memory
 }
 
 // New makes the server.
 func New(cfg Config) *Server {
 	s := &Server{
 		cfg: cfg, quotes: make(chan struct{}, 2), operatorQuotes: make(chan struct{}, 2), watches: make(chan struct{}, maxWatches),
+		backups: make(chan struct{}, 1),
 	}
 	s.operator.turn = make(chan struct{}, 1)
 	s.kv = kvproxy.New(kvproxy.Config{Consul: cfg.Consul, Datacenter: cfg.Datacenter, Transport: cfg.Transport, Allow: s.allowSpec})
@@ -186,8 +192,8 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 				return &cert, err
 			},
 		}, web.take)),
-		grpc.ChainUnaryInterceptor(s.callers.Unary, limitTime),
-		grpc.ChainStreamInterceptor(s.callers.Stream),
+		grpc.ChainUnaryInterceptor(s.callers.Unary, s.awaitRecords, limitTime),
+		grpc.ChainStreamInterceptor(s.callers.Stream, s.awaitRecordsStream),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTime, Time: aliveTime, Timeout: aliveWait}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingTime}),
 	)
@@ -199,6 +205,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	apiv1.RegisterAuditServiceServer(server, s)
 	apiv1.RegisterOperatorServiceServer(server, s)
 	apiv1.RegisterCoordinatorsServiceServer(server, s)
+	apiv1.RegisterBackupServiceServer(server, s)
 	stop := context.AfterFunc(ctx, func() {
 		web.stop()
 		s.callers.Close() // otherwise gRPC would wait for pending token checks
