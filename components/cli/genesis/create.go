@@ -50,12 +50,17 @@ type Options struct {
 	Reach Reach
 }
 
-// Create makes the cluster, or its missing parts, and returns its context with the CA pinned. ctx
-// bounds the whole call.
-func Create(ctx context.Context, o Options) (client.Context, error) {
+// poll sets the default of Poll.
+func (o *Options) poll() {
 	if o.Poll <= 0 {
 		o.Poll = 2 * time.Second
 	}
+}
+
+// Create makes the cluster, or its missing parts, and returns its context with the CA pinned. ctx
+// bounds the whole call.
+func Create(ctx context.Context, o Options) (client.Context, error) {
+	o.poll()
 	c, err := prepare(ctx, o)
 	if err != nil {
 		return c, err

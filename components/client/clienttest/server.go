@@ -69,6 +69,7 @@ type Server struct {
 	apiv1.UnimplementedPolicyServiceServer
 	apiv1.UnimplementedOperationServiceServer
 	apiv1.UnimplementedRecoveryServiceServer
+	apiv1.UnimplementedBackupServiceServer
 	apiv1.UnimplementedControlServiceServer
 	apiv1.UnimplementedAuditServiceServer
 	apiv1.UnimplementedOperatorServiceServer
@@ -114,6 +115,7 @@ type Server struct {
 	coordinators func(instance string) *apiv1.GetCoordinatorsResponse
 	stepDown     func(instance, raftTo string)
 	removed      []string
+	backups      Backups
 	index        uint64
 	fail         map[string]error
 	changed      chan struct{}
@@ -177,6 +179,7 @@ func (s *Server) serve(t testing.TB, listener net.Listener) {
 	apiv1.RegisterPolicyServiceServer(server, s)
 	apiv1.RegisterOperationServiceServer(server, s)
 	apiv1.RegisterRecoveryServiceServer(server, s)
+	apiv1.RegisterBackupServiceServer(server, s)
 	apiv1.RegisterControlServiceServer(server, s)
 	apiv1.RegisterAuditServiceServer(server, s)
 	apiv1.RegisterOperatorServiceServer(server, s)

@@ -24,7 +24,7 @@ import (
 
 func (a *App) clusterCommand() *cobra.Command {
 	c := &cobra.Command{Use: "cluster", Short: "Clusters: create, verify, inspect and delete the coordinators"}
-	c.AddCommand(a.clusterCreate(), a.clusterConnect(), a.clusterStatus(), a.clusterCA(), a.clusterAcceptRestore(), a.clusterUpgrade(), a.clusterReplace(), a.clusterDelete())
+	c.AddCommand(a.clusterCreate(), a.clusterConnect(), a.clusterStatus(), a.clusterCA(), a.clusterBackup(), a.clusterRestore(), a.clusterAcceptRestore(), a.clusterUpgrade(), a.clusterReplace(), a.clusterDelete())
 	return c
 }
 
@@ -165,7 +165,9 @@ type clusterView struct {
 	Members []policy.AdmissionStatus `json:"members,omitempty"`
 	// Coordinators proved themselves to this command; State and dates are by the context's trust.
 	Coordinators []policy.AdmissionStatus `json:"coordinators,omitempty"`
-	Problems     []string                 `json:"problems,omitempty"`
+	// Backup is the last backup; nil: unknown.
+	Backup   *client.LastBackup `json:"backup,omitempty"`
+	Problems []string           `json:"problems,omitempty"`
 }
 
 func (a *App) clusterCA() *cobra.Command {
@@ -214,6 +216,7 @@ in the context; a coordinator sends no early set with its proof.`,
 				v.Problems = append(v.Problems, listed.Error())
 			}
 			if asked == nil { // else each proof would fail for the same reason
+				v.Backup = a.lastBackup(cmd.Context(), c)
 				var unproven []error
 				v.Coordinators, unproven = a.proveCoordinators(cmd.Context(), c, v.CVMs)
 				for _, err := range unproven {
@@ -221,7 +224,7 @@ in the context; a coordinator sends no early set with its proof.`,
 				}
 			}
 			err = a.show(v, func(s render.Style) string {
-				text := render.Cluster(s, c, v.Coordinator, v.CVMs) + render.Machines(s, slices.Concat(v.Coordinators, v.Members), a.now())
+				text := render.Cluster(s, c, v.Coordinator, v.CVMs) + render.LastBackup(s, v.Backup, a.now()) + render.Machines(s, slices.Concat(v.Coordinators, v.Members), a.now())
 				for _, p := range v.Problems {
 					text += s.Paint("problem: "+p, render.Bad) + "\n"
 				}

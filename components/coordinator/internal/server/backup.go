@@ -91,7 +91,7 @@ func (s *Server) takeTurn(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// noteBackup records a backup with the caller's own token.
+// noteBackup records a backup as an act of the caller.
 func (c *caller) noteBackup(ctx context.Context, last store.LastBackup) error {
 	before, err := c.store.Get(ctx, store.LastBackupKey)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -101,7 +101,7 @@ func (c *caller) noteBackup(ctx context.Context, last store.LastBackup) error {
 	if err != nil {
 		return wire(err)
 	}
-	return wire(c.store.Commit(ctx, op))
+	return wire(c.act(ctx, "backup", "", "", op))
 }
 
 // GetLastBackup implements BackupService. Each operator may read it.

@@ -15,6 +15,7 @@ import (
 
 	"cadre.dev/coordinator/internal/kvproxy"
 	"cadre.dev/coordinator/internal/tokens"
+	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/store"
 )
 
@@ -114,9 +115,12 @@ func (w *web) serve(out http.ResponseWriter, r *http.Request) (complete bool) {
 	defer func() { done(answered == http.StatusForbidden) }()
 	ctx, cancel := context.WithTimeout(r.Context(), callTime)
 	defer cancel()
-	v, err := w.server.firstView(ctx)
+	err = w.server.hasRecords(r.URL.Path)
 	if err == nil {
-		err = w.server.firstUse(ctx, token[0], v)
+		var v *view.View
+		if v, err = w.server.firstView(ctx); err == nil {
+			err = w.server.firstUse(ctx, token[0], v)
+		}
 	}
 	if err != nil {
 		answered = kvproxy.Refuse(out, httpStatus(err), status.Convert(err).Message())
