@@ -128,7 +128,7 @@ test-scale: tools build ## the overlay's scale scenarios at full size: 100 peers
 	@cd components/overlay/labtest && LABTEST_PEERS=100 LABTEST_RECONNECTS=1000 LABTEST_RESTARTS=1000 go test -count=1 -timeout 90m -v -run 'ManyPeers|ManyReconnects|OVL03' .
 
 # The demo's images: etcd is compiled for its image, which no PostgreSQL cluster runs.
-demo up drill-power drill-restore drill-tcb drill-coordinators drill-upgrade bench-rollout bench-survival bench-service: ONLY = cadre-agent,cadre-coordinator,cadre-rendezvous,light,load,patroni
+demo up drill-power drill-restore drill-backup drill-backup-old drill-tcb drill-coordinators drill-upgrade bench-rollout bench-survival bench-service: ONLY = cadre-agent,cadre-coordinator,cadre-rendezvous,light,load,patroni
 
 .PHONY: demo
 demo: tools-demo build images ## roll a live PostgreSQL cluster on this machine and measure it (root; NAT=symmetric, UDP=blocked)
@@ -163,6 +163,14 @@ drill-power: tools-demo build images ## cut the power of a whole cluster under l
 .PHONY: drill-restore
 drill-restore: tools-demo build images ## restore a backup of the records behind a rollout: the cluster halts until an operator lets it go on (root)
 	@$(BIN)/cadre-demo drill-restore
+
+.PHONY: drill-backup
+drill-backup: tools-demo build images ## delete all coordinators of a PostgreSQL cluster under load, restore a backup of the records, roll, look for every write (root)
+	@$(BIN)/cadre-demo drill-backup $(DEMO_NET)
+
+.PHONY: drill-backup-old
+drill-backup-old: tools-demo build images ## the same with a small cluster and a backup from before a scale-out (root)
+	@$(BIN)/cadre-demo drill-backup-old
 
 .PHONY: drill-tcb
 drill-tcb: tools-demo build images ## publish a new evaluation of Intel in the middle of a rollout: the cluster warns, runs on, and its host is updated in time (root)

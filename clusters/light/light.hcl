@@ -21,6 +21,10 @@ variable "release" {
   default     = "1"
 }
 
+variable "replicas" {
+  default = "3"
+}
+
 variable "port" {
   description = "port that the service listens on; its health check asks 8080"
   default     = "8080"
@@ -51,7 +55,7 @@ locals {
 
 group "light" {
   platform = "phala"
-  replicas = 3
+  replicas = var.replicas
 
   template {
     compose = templatefile("../../compose/light.yaml", {

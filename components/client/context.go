@@ -40,8 +40,9 @@ type Context struct {
 	Platform Platform     `json:"platform,omitzero"`
 	// Replacing is the coordinator whose replacement is not over; nil: there is none.
 	Replacing *Replacing `json:"replacing,omitempty"`
-	// Restoring is the SHA-256 of the backup whose restore was begun from here and has not ended.
-	Restoring string `json:"restoring,omitempty"`
+	// Restoring: a restore was begun with this context and has not ended, so that the existing
+	// coordinators wait for a backup.
+	Restoring bool `json:"restoring,omitempty"`
 }
 
 // Replacing is a replacement of a coordinator that has begun.

@@ -21,7 +21,8 @@ type Restored struct {
 }
 
 // Restore makes the coordinators of a cluster that lost all of them, and sends them a backup. They
-// continue under the same cluster ID. It continues after an interruption with the same file.
+// continue under the same cluster ID. It continues after an interruption, and after a file that the
+// coordinators refused.
 // discard is the cluster's name if existing coordinators are to be deleted first; "": they are an
 // error.
 func Restore(ctx context.Context, o Options, file []byte, sum, discard string) (Restored, error) {
@@ -42,7 +43,7 @@ func Restore(ctx context.Context, o Options, file []byte, sum, discard string) (
 	if !strings.Contains(co.Compose, appcompose.RestoreClusterIDEnv) {
 		return out, fmt.Errorf("coordinator.compose: it does not pass %s to the coordinator, which would create a new cluster: pass it as the shipped compose/coordinator.yaml does", appcompose.RestoreClusterIDEnv)
 	}
-	if c, err = makeRoom(ctx, o, c, sum, discard, co.Replicas); err != nil {
+	if c, err = makeRoom(ctx, o, c, discard, co.Replicas); err != nil {
 		return out, err
 	}
 	if co.Env == nil {
@@ -62,7 +63,7 @@ func Restore(ctx context.Context, o Options, file []byte, sum, discard string) (
 	if out.Already, err = send(ctx, o, c, file, sum); err != nil {
 		return out, err
 	}
-	c.Restoring = ""
+	c.Restoring = false
 	return out, c.Save(o.ContextPath)
 }
 
@@ -83,8 +84,8 @@ func checkRestore(o Options, file []byte, discard string) (c client.Context, h b
 	return c, h, err
 }
 
-// makeRoom returns when no coordinator exists except those of an earlier run of this restore.
-func makeRoom(ctx context.Context, o Options, c client.Context, sum, discard string, replicas int) (client.Context, error) {
+// makeRoom returns when no coordinator exists except those of an earlier run.
+func makeRoom(ctx context.Context, o Options, c client.Context, discard string, replicas int) (client.Context, error) {
 	found, err := byName(ctx, o.Cloud, c, replicas)
 	if err != nil {
 		return c, err
@@ -93,9 +94,9 @@ func makeRoom(ctx context.Context, o Options, c client.Context, sum, discard str
 		if err := Delete(ctx, o.Cloud, c, o.Say); err != nil {
 			return c, err
 		}
-		found, c.Restoring = nil, ""
+		found, c.Restoring = nil, false
 	}
-	if len(found) > 0 && c.Restoring != sum {
+	if len(found) > 0 && !c.Restoring {
 		var names []string
 		for name := range found {
 			names = append(names, name)
@@ -104,7 +105,7 @@ func makeRoom(ctx context.Context, o Options, c client.Context, sum, discard str
 		return c, fmt.Errorf("coordinators exist: %s. A restore is for a cluster that lost the disks of all coordinators. If a disk exists, start its coordinator instead. "+
 			"Otherwise repeat with --delete-existing %s, which deletes these CVMs with their disks", strings.Join(names, ", "), c.Cluster)
 	}
-	c.Restoring = sum
+	c.Restoring = true
 	return c, c.Save(o.ContextPath)
 }
 

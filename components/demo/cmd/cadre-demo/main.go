@@ -23,7 +23,7 @@ import (
 	"cadre.dev/figures"
 )
 
-const usage = `cadre-demo run | up | down | drill-power | drill-restore | drill-tcb | drill-coordinators | drill-upgrade | bench-rollout | bench-survival | bench-service  [--nat KIND] [--udp open|blocked] [--programs]
+const usage = `cadre-demo run | up | down | drill-power | drill-restore | drill-backup | drill-backup-old | drill-tcb | drill-coordinators | drill-upgrade | bench-rollout | bench-survival | bench-service  [--nat KIND] [--udp open|blocked] [--programs]
 
   --nat KIND     what each CVM sits behind: port-restricted (default), full-cone,
                  address-restricted, symmetric; none: the gateway is the only path
@@ -40,6 +40,10 @@ const usage = `cadre-demo run | up | down | drill-power | drill-restore | drill-
                  every acknowledged write; writes .out/drill-power.json
   drill-restore  deploy a small cluster, back its records up, roll, restore the backup,
                  go on; writes .out/drill-restore.json
+  drill-backup   deploy, back the records up, delete all coordinators under load, restore,
+                 roll, look for every acknowledged write; writes .out/drill-backup.json
+  drill-backup-old
+                 the same with a small cluster and a backup from before a scale-out
   drill-tcb      deploy a small cluster, publish a new evaluation in the middle of a rollout,
                  update the host in time; then start a member on an old host, after the
                  grace; writes .out/drill-tcb.json
@@ -97,12 +101,14 @@ func run(ctx context.Context, args []string) error {
 		r := rig.New(root, filepath.Join(out, "bench"), rig.BenchBootDelay, log)
 		r.Programs = o.programs
 		return bench(ctx, r, n, out)
-	case "drill-restore", "drill-tcb", "drill-coordinators":
+	case "drill-restore", "drill-backup-old", "drill-tcb", "drill-coordinators":
 		r := rig.New(root, filepath.Join(out, o.verb), time.Second, log)
 		r.Programs = o.programs
 		switch o.verb {
 		case "drill-tcb":
 			return drillTCB(ctx, r, n, out)
+		case "drill-backup-old":
+			return drillBackupOld(ctx, r, n, out)
 		case "drill-coordinators":
 			return drillCoordinators(ctx, r, n, out)
 		}
@@ -119,6 +125,8 @@ func run(ctx context.Context, args []string) error {
 		return drillPower(ctx, r, n, out)
 	case "drill-upgrade":
 		return drillUpgrade(ctx, r, n, out)
+	case "drill-backup":
+		return drillBackup(ctx, r, n, out)
 	case "bench-survival":
 		return survival(ctx, r, n, out, o.short)
 	case "bench-service":
@@ -132,7 +140,7 @@ func run(ctx context.Context, args []string) error {
 }
 
 // states are the folders below .out that clusters of this program are in.
-var states = []string{"demo", "drill-power", "drill-restore", "drill-tcb", "drill-coordinators", "drill-upgrade", "bench", "bench-survival", "bench-service", "bench-heal"}
+var states = []string{"demo", "drill-power", "drill-restore", "drill-backup", "drill-backup-old", "drill-tcb", "drill-coordinators", "drill-upgrade", "bench", "bench-survival", "bench-service", "bench-heal"}
 
 // stateName is the folder of a verb's cluster: a drill leaves the cluster of make up alone.
 func stateName(verb string) string {
