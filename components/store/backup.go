@@ -20,6 +20,9 @@ type LastBackup struct {
 	By      string `json:"by"`
 }
 
+// RestoreMargin is more than any Term or state grows between a backup and the loss of the records.
+const RestoreMargin = 1 << 20
+
 // Restored is the record at restored.
 type Restored struct {
 	// At is when the restore began, and By the coordinator that wrote the records.
@@ -28,8 +31,9 @@ type Restored struct {
 	// BackupAt is the time of the backup, and SHA256 the digest of its file.
 	BackupAt time.Time `json:"backup_at"`
 	SHA256   string    `json:"sha256"`
-	// State is above the state of the backup: the records count as older than what was seen, until
-	// an operator accepts the restore.
+	// Term and State are RestoreMargin above those of the backup: the records count as older than
+	// what was seen, until an operator accepts the restore. The next leader resumes above both.
+	Term  uint64 `json:"term"`
 	State uint64 `json:"state"`
 	// Attempt distinguishes two restores of one file.
 	Attempt string `json:"attempt"`

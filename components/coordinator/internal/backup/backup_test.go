@@ -113,7 +113,7 @@ func restores(t *testing.T, from, to store.Store) {
 	}
 	same(t, to, m)
 	r, _, err := store.Read[store.Restored](t.Context(), to, store.RestoredKey)
-	if err != nil || r.State != 10 || r.SHA256 != SHA256(m.File) || !r.BackupAt.Equal(now) || r.By != "coordinator-1" {
+	if err != nil || r.State != 9+store.RestoreMargin || r.Term != 4+store.RestoreMargin || r.SHA256 != SHA256(m.File) || !r.BackupAt.Equal(now) || r.By != "coordinator-1" {
 		t.Errorf("%+v, %v", r, err)
 	}
 	facts, _, err := store.ReadStateFacts(t.Context(), to)

@@ -45,7 +45,8 @@ func Restore(ctx context.Context, s store.Store, c Cluster, file []byte, by stri
 		progress = func(int, int) {}
 	}
 	fence, err := begin(ctx, s, store.Restored{
-		At: now.UTC(), By: by, BackupAt: header.At.UTC(), SHA256: SHA256(file), State: header.State + 1,
+		At: now.UTC(), By: by, BackupAt: header.At.UTC(), SHA256: SHA256(file),
+		Term: header.Term + store.RestoreMargin, State: header.State + store.RestoreMargin,
 	})
 	if err != nil {
 		return header, err

@@ -19,8 +19,8 @@ type State struct {
 	Term, State, Records uint64
 	// Raised is the operator's record.
 	Raised store.Recovery
-	// Restored is the state at which work on restored records may continue; 0: they are not restored.
-	Restored uint64
+	// Restored names the backup of the records; zero: they are not restored.
+	Restored store.Restored
 	// SeenTerm and SeenState are the highest that this process has seen.
 	SeenTerm, SeenState uint64
 	// Agents are the watermarks of the agents.
@@ -42,7 +42,7 @@ func (r *Watermark) State(ctx context.Context) (State, error) {
 	if err != nil {
 		return s, err
 	}
-	s.Term, s.State, s.Records, s.Raised, s.Restored = v.Term, v.State, v.HighestTerm(), v.Recovery, v.Restored.State
+	s.Term, s.State, s.Records, s.Raised, s.Restored = v.Term, v.State, v.HighestTerm(), v.Recovery, v.Restored
 	facts, _, err := store.ReadTermFacts(ctx, r.store)
 	if err != nil {
 		return s, err
@@ -55,7 +55,7 @@ func (r *Watermark) State(ctx context.Context) (State, error) {
 }
 
 func (s State) state() store.StateFacts {
-	return store.StateFacts{Stored: s.State, Raised: s.Raised.State, Seen: max(s.SeenState, s.Agents.Most.State), Restored: s.Restored}
+	return store.StateFacts{Stored: s.State, Raised: s.Raised.State, Seen: max(s.SeenState, s.Agents.Most.State), Restored: s.Restored.State}
 }
 
 // Above returns the Term and the state that the next ones must exceed, so that no agent rejects
@@ -68,6 +68,6 @@ func (s State) Above() (term, state uint64) {
 		return anyone
 	}
 	most, anyone := s.Agents.Most, s.Agents.Any
-	return max(s.Term, s.Records, s.Raised.Term, s.SeenTerm, believed(most.Term, anyone.Term)),
-		max(s.State, s.Raised.State, s.Restored, s.SeenState, believed(most.State, anyone.State))
+	return max(s.Term, s.Records, s.Raised.Term, s.Restored.Term, s.SeenTerm, believed(most.Term, anyone.Term)),
+		max(s.State, s.Raised.State, s.Restored.State, s.SeenState, believed(most.State, anyone.State))
 }
