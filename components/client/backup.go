@@ -19,7 +19,7 @@ import (
 // chunkBytes is the size of one part of a file.
 const chunkBytes = 256 << 10
 
-// LastBackup is what the records say about backups.
+// LastBackup has the records about backups.
 type LastBackup struct {
 	// At is when the last backup was taken; zero: there is none since the records began.
 	At      time.Time `json:"at,omitzero"`

@@ -19,6 +19,7 @@ import (
 	"cadre.dev/coordinator/internal/bootstrap"
 	"cadre.dev/coordinator/internal/testnet"
 	"cadre.dev/core/backup"
+	"cadre.dev/core/policy"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
 
@@ -142,7 +143,7 @@ func TestGEN03_ARestoredCoordinatorContinuesUnderItsClusterID(t *testing.T) {
 	for name, c := range map[string]struct {
 		as   *backups
 		file []byte
-		want string
+		want policy.Code
 	}{
 		"without a token": {h.backups(""), file, "token"},
 		"another token":   {h.backups("9f3c2c86-58a5-4c4f-8e0e-1b7ab7a7aaaa"), file, ""},
@@ -152,7 +153,7 @@ func TestGEN03_ARestoredCoordinatorContinuesUnderItsClusterID(t *testing.T) {
 		"older format":    {own, bytes.Replace(file, []byte(`"version":1`), []byte(`"version":0`), 1), backup.CodeVersion},
 		"no file":         {own, nil, backup.CodeInvalid},
 	} {
-		if _, err := c.as.restore(c.file); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := c.as.restore(c.file); err == nil || !strings.Contains(err.Error(), string(c.want)) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
 	}

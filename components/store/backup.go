@@ -32,7 +32,7 @@ type Restored struct {
 	BackupAt time.Time `json:"backup_at"`
 	SHA256   string    `json:"sha256"`
 	// Term and State are RestoreMargin above those of the backup: the records count as older than
-	// what was seen, until an operator accepts the restore. The next leader resumes above both.
+	// the last seen ones, until an operator accepts the restore. The next leader resumes above both.
 	Term  uint64 `json:"term"`
 	State uint64 `json:"state"`
 	// Attempt distinguishes two restores of one file.

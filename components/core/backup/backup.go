@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"cadre.dev/core/clusterid"
+	"cadre.dev/core/policy"
 	"cadre.dev/core/strictjson"
 )
 
@@ -40,21 +41,24 @@ const (
 
 // Codes that begin the errors of this package. The text names the remedy.
 const (
-	CodeTruncated = "BACKUP_TRUNCATED"
-	CodeInvalid   = "BACKUP_INVALID"
-	CodeVersion   = "BACKUP_VERSION"
-	CodeCluster   = "BACKUP_OTHER_CLUSTER"
-	CodeMAC       = "BACKUP_MAC_MISMATCH"
-	CodeTooLarge  = "BACKUP_TOO_LARGE"
+	CodeTruncated = policy.CodeBackupTruncated
+	CodeInvalid   = policy.CodeBackupInvalid
+	CodeVersion   = policy.CodeBackupVersion
+	CodeCluster   = policy.CodeBackupOtherCluster
+	CodeMAC       = policy.CodeBackupMACMismatch
+	CodeTooLarge  = policy.CodeBackupTooLarge
 )
 
 // Error is the reason why a file is refused.
-type Error struct{ Code, Message string }
+type Error struct {
+	Code    policy.Code
+	Message string
+}
 
 // Error begins with the code.
-func (e *Error) Error() string { return e.Code + ": " + e.Message }
+func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
 
-func refuse(code, text string, args ...any) error {
+func refuse(code policy.Code, text string, args ...any) error {
 	return &Error{Code: code, Message: fmt.Sprintf(text, args...)}
 }
 
@@ -260,7 +264,7 @@ func records(h Header, body []byte) ([]Record, error) {
 }
 
 // CodeOf returns the code of an error of this package; "" if err is none.
-func CodeOf(err error) string {
+func CodeOf(err error) policy.Code {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code
 	}

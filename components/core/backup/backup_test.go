@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"cadre.dev/core/policy"
 )
 
 const id = "0123456789abcdef0123456789abcdef"
@@ -53,7 +55,7 @@ func TestGEN03_EachFaultOfAFileHasItsOwnError(t *testing.T) {
 	for name, c := range map[string]struct {
 		file  []byte
 		want  Expect
-		code  string
+		code  policy.Code
 		parts string
 		// onlyMAC: Inspect accepts the file.
 		onlyMAC bool

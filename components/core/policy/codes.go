@@ -131,6 +131,15 @@ const (
 	CodeGroupExists    Code = "GROUP_EXISTS"
 	CodeGroupDeleting  Code = "GROUP_DELETING"
 
+	CodeBackupTruncated    Code = "BACKUP_TRUNCATED"
+	CodeBackupInvalid      Code = "BACKUP_INVALID"
+	CodeBackupVersion      Code = "BACKUP_VERSION"
+	CodeBackupOtherCluster Code = "BACKUP_OTHER_CLUSTER"
+	CodeBackupTooLarge     Code = "BACKUP_TOO_LARGE"
+	CodeBackupMACMismatch  Code = "BACKUP_MAC_MISMATCH"
+	CodeAlreadyRestored    Code = "ALREADY_RESTORED"
+	CodeRestoreOvertaken   Code = "RESTORE_OVERTAKEN"
+
 	CodeEpochRegression            Code = "EPOCH_REGRESSION"
 	CodeStateTampered              Code = "STATE_TAMPERED"
 	CodeStateRollbackDetected      Code = "STATE_ROLLBACK_DETECTED"
@@ -274,6 +283,14 @@ var classes = map[Code]Class{
 	CodeOpConflict:                 ClassState,
 	CodeGroupExists:                ClassState,
 	CodeGroupDeleting:              ClassState,
+	CodeBackupTruncated:            ClassCaller,
+	CodeBackupInvalid:              ClassCaller,
+	CodeBackupVersion:              ClassCaller,
+	CodeBackupOtherCluster:         ClassCaller,
+	CodeBackupTooLarge:             ClassCaller,
+	CodeBackupMACMismatch:          ClassAlarm,
+	CodeAlreadyRestored:            ClassState,
+	CodeRestoreOvertaken:           ClassState,
 	CodeEpochRegression:            ClassAlarm,
 	CodeStateTampered:              ClassAlarm,
 	CodeStateRollbackDetected:      ClassAlarm,

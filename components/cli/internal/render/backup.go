@@ -54,7 +54,8 @@ var decided = []struct{ words, pattern string }{
 	{"pauses", "control/pause/<group>"},
 }
 
-// RestoreContent prints what the operator compares with the changes since the backup.
+// RestoreContent prints the numbers of records that the operator compares with the changes since the
+// backup.
 func RestoreContent(s Style, h backup.Header, now time.Time) string {
 	rows := [][]Cell{}
 	for _, d := range decided {

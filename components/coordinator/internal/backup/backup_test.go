@@ -146,7 +146,7 @@ func TestGEN03_ARefusedFileWritesNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		cluster Cluster
 		file    []byte
-		code    string
+		code    policy.Code
 	}{
 		"truncated":       {demo, m.File[:len(m.File)/2], backup.CodeTruncated},
 		"edited":          {demo, bytes.Replace(m.File, []byte(`"state":9`), []byte(`"state":8`), 1), backup.CodeMAC},

@@ -13,17 +13,18 @@ import (
 	"time"
 
 	"cadre.dev/core/backup"
+	"cadre.dev/core/policy"
 	"cadre.dev/store"
 )
 
 // ErrRestored means that the store has a cluster ID already: nothing is restored over it.
-var ErrRestored = errors.New("ALREADY_RESTORED: the records of this cluster exist: nothing is restored over them")
+var ErrRestored = errors.New(string(policy.CodeAlreadyRestored) + ": the records of this cluster exist: nothing is restored over them")
 
 // ErrOvertaken means that another restore began meanwhile.
-var ErrOvertaken = errors.New("RESTORE_OVERTAKEN: another restore has begun: wait for its end, then repeat this one if it failed")
+var ErrOvertaken = errors.New(string(policy.CodeRestoreOvertaken) + ": another restore has begun: wait for its end, then repeat this one if it failed")
 
 // ErrTampered means that the store has records that no restore leaves.
-var ErrTampered = errors.New("STATE_TAMPERED")
+var ErrTampered = errors.New(string(policy.CodeStateTampered))
 
 // Restore verifies a file and writes its records into a store without a cluster ID. The record
 // cluster_id comes last, in a transaction that follows all others: until then no coordinator uses
@@ -116,7 +117,7 @@ func begin(ctx context.Context, s store.Store, r store.Restored) ([]store.Op, er
 // each coordinator waits for the last one.
 var last = []string{store.TermKey, store.StateKey, store.ClusterIDKey}
 
-// write removes what an earlier restore left, and writes all records except the last ones.
+// write removes the remains of an earlier restore, and writes all records except the last ones.
 func write(ctx context.Context, s store.Store, fence []store.Op, values map[string][]byte, progress func(done, all int)) error {
 	entries, _, err := s.List(ctx, "")
 	if err != nil {
@@ -189,7 +190,7 @@ func finish(ctx context.Context, s store.Store, fence []store.Op, values map[str
 const tries = 5
 
 // commit commits a transaction of this restore. It repeats a transaction with an unknown outcome:
-// a repetition of one that was applied fails its checks, and is seen as applied.
+// a repetition after an applied attempt fails its checks, and is seen as applied.
 func commit(ctx context.Context, s store.Store, ops []store.Op) error {
 	for n := 1; ; n++ {
 		err := store.CommitResolved(ctx, s, ops, func(ctx context.Context) (bool, error) { return applied(ctx, s, ops) })

@@ -12,7 +12,7 @@ import (
 )
 
 // TestGEN03_CoordinatorsWithAHintTakeTheClusterIDAndRecordNothing: neither the coordinator with the
-// hint nor the ones that learn the ID from it create a record. A wiped cluster is never an empty
+// hint creates a record, nor a coordinator that learns the ID from it. A wiped cluster is never an empty
 // cluster with the old keys.
 func TestGEN03_CoordinatorsWithAHintTakeTheClusterIDAndRecordNothing(t *testing.T) {
 	for name, hinted := range map[string][]int{"all": {0, 1, 2}, "coordinator-0 alone": {0}} {

@@ -88,7 +88,7 @@ var refusedCodes = map[string]string{"another cluster's": "BACKUP_OTHER_CLUSTER"
 
 // Lost is a drill that loses the coordinators.
 type Lost struct {
-	// Group is the one that is watched, and ClusterFile has the coordinators, below the checkout.
+	// Group is the watched group, and ClusterFile has the coordinators, below the checkout.
 	Group, ClusterFile string
 	// Since, if set, makes a change that the backup lacks.
 	Since func(context.Context) error
