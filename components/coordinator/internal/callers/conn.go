@@ -123,7 +123,7 @@ type handshakes struct {
 // ServerHandshake implements credentials.TransportCredentials. gRPC bounds its time.
 func (h handshakes) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	secure := tls.Server(raw, h.config)
-	if err := secure.Handshake(); err != nil {
+	if err := secure.HandshakeContext(context.Background()); err != nil {
 		_ = secure.Close()
 		return nil, nil, err
 	}

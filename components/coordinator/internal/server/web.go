@@ -103,7 +103,7 @@ func (w *web) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 func (w *web) serve(out http.ResponseWriter, r *http.Request) (complete bool) {
 	conn, _ := r.Context().Value(connKey{}).(net.Conn)
 	token := bearer(r)
-	done, last, err := w.server.callers.AdmitHTTP(conn, token)
+	done, last, err := w.server.callers.AdmitHTTP(conn, token) //nolint:contextcheck // a check in the background outlives the request
 	if last {
 		out.Header().Set("Connection", "close")
 	}
