@@ -85,12 +85,12 @@ func (r OperatorRecord) Check() error {
 // Named returns the end of the record's token with this digest; false: the record names no such
 // token.
 func (r OperatorRecord) Named(sha256 string) (expires time.Time, ok bool) {
-	switch {
-	case sha256 == "":
+	switch sha256 {
+	case "":
 		return time.Time{}, false
-	case sha256 == r.SHA256:
+	case r.SHA256:
 		return r.Expires, true
-	case sha256 == r.Next:
+	case r.Next:
 		return r.NextExpires, true
 	}
 	return time.Time{}, false
