@@ -18,8 +18,8 @@ const auditAttempts = 24
 
 // Noted returns op with a note: the transaction of op enters the act in the audit chain, and the
 // entry exists if and only if the act does. note has At, Who, By, Request, Verb and Reason; the
-// object is the key of op, and the digests are those of its value. On a check, note says what was
-// found: Before is taken from note.
+// object is the key of op, and the digests are those of its value. The note of a check reports a
+// change that was found: Before is taken from note.
 func Noted(op Op, note audit.Entry) Op {
 	op.Note = &note
 	return op
@@ -43,8 +43,8 @@ func Audited(key string) bool {
 	return strings.HasPrefix(key, ControlPrefix) || strings.HasPrefix(key, GroupsPrefix) && strings.HasSuffix(key, "/spec")
 }
 
-// NoteFenced is NoteAll for the transactions of the leader by: those that carry the fence of its
-// Lease. It returns the others unchanged.
+// NoteFenced is NoteAll for the transactions of the leader by. A transaction without the fence of a
+// Lease is returned unchanged.
 func NoteFenced(by string, at time.Time, ops []Op) []Op {
 	if !slices.ContainsFunc(ops, Op.isFence) {
 		return ops
@@ -197,7 +197,7 @@ func noteOf(op Op, was Entry, exists bool) audit.Entry {
 
 // auditHead decodes the record of the chain's end. Without a usable record the chain continues after
 // its last entry: a damaged record must not stop a cluster, and a verification of the chain finds
-// what is missing. index is that of the record, 0 when it is absent.
+// the missing entries. index is that of the record, 0 when it is absent.
 func auditHead(ctx context.Context, r Reader, record Entry) (head audit.Head, index uint64, err error) {
 	if record.Index != 0 {
 		if head, err = Decode[audit.Head](record); err == nil {

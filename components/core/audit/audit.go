@@ -43,8 +43,8 @@ type Entry struct {
 	Number uint64 `json:"number"`
 	// At is the time of the act, at least the time of the entry before.
 	At time.Time `json:"at"`
-	// Who is the kind of the author, and By its name: the name of an operator's token, or the Slot
-	// of a leader. Request is the id of the API call, if it has one.
+	// The field Who has the kind of the author, and By its name: the name of an operator's token, or
+	// the Slot of a leader. Request is the id of the API call, if it has one.
 	Who     Actor  `json:"who"`
 	By      string `json:"by"`
 	Request string `json:"request,omitempty"`
@@ -136,7 +136,7 @@ func After(p Point) *Verifier { return &Verifier{at: p} }
 // At is the last verified point.
 func (v *Verifier) At() Point { return v.at }
 
-// Next checks that e is the entry that follows. The error says what is wrong: an entry is missing,
+// Next checks that e is the entry that follows. The error names the fault: an entry is missing,
 // repeated or moved; an entry was edited; or its time is before that of the entry before.
 func (v *Verifier) Next(e Entry) error {
 	switch {

@@ -144,8 +144,8 @@ func TestCTL21_AForkIsFound(t *testing.T) {
 	}
 }
 
-// TestAppend_BoundsAndOrdersEntries: an entry is small whatever its texts are, and a slow clock does
-// not give an entry a time before that of the last one.
+// TestAppend_BoundsAndOrdersEntries: an entry with long texts is small, and a slow clock does not
+// give an entry a time before that of the last one.
 func TestAppend_BoundsAndOrdersEntries(t *testing.T) {
 	long := strings.Repeat("\x01\xff<", 5000)
 	digest := audit.ValueDigest([]byte("x"), true)

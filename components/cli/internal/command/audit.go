@@ -21,7 +21,7 @@ func (a *App) auditCommand() *cobra.Command {
 	var since time.Duration
 	var object string
 	c := &cobra.Command{
-		Use: "audit", Short: "Audit: who changed what, in one chain of entries", Args: cobra.NoArgs,
+		Use: "audit", Short: "Audit: changes with their authors, in one chain of entries", Args: cobra.NoArgs,
 		Long: `Lists the entries of the audit chain, oldest first: each act of an operator through the
 API, the acts of the leader (accepted specs, rollouts, replacements, quarantines,
 leaderships), and each edit of a spec or of a key below control/ in Consul KV. Consul does

@@ -25,8 +25,8 @@ const (
 	maxEdits = 25
 )
 
-// entered is what the audit chain says of the specs and of the records below control/. Each change
-// by the API or by a leader has an entry, so a record that differs was edited in Consul KV.
+// entered has the values of specs and of records below control/ by the audit chain. Each change by
+// the API or by a leader has an entry, so a record that differs was edited in Consul KV.
 type entered struct {
 	mu sync.Mutex
 	// at is the number of the last entry that was read; nil: none was read under this Lease.
@@ -124,8 +124,8 @@ func (r *Reconciler) readLocked(ctx context.Context, keys []string) (map[string]
 	if *r.entered.at == head.Last.Number {
 		return now, nil
 	}
-	// The chain is damaged. What is left of it may be newer than the records that were read; then
-	// the check of their indexes fails.
+	// The chain is damaged. Its remaining entries may be newer than the records that were read; then
+	// the check of the indexes fails.
 	r.entered.at = nil
 	return now, r.loadLocked(ctx)
 }

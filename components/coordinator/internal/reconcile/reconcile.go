@@ -163,7 +163,7 @@ type Reconciler struct {
 	// book holds the virtual addresses in use.
 	book book
 
-	// entered is what the audit chain says of the operators' records.
+	// entered has the values of the operators' records by the audit chain.
 	entered entered
 
 	// began has a monotonic reading, which no clock change affects.

@@ -26,8 +26,7 @@ type ListAuditRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// after is the number of the entry before the first one; 0: from the oldest kept entry.
 	After uint64 `protobuf:"varint,1,opt,name=after,proto3" json:"after,omitempty"`
-	// since leaves out entries before this time. The call then begins at the first entry that it
-	// does not leave out, whatever after is.
+	// since leaves out entries before this time. The answer begins at the later one of both bounds.
 	Since *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
 	// limit is the most entries to return; 0 or more than 500: 500.
 	Limit         uint32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
