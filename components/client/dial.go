@@ -44,6 +44,7 @@ const readRetries = `{"methodConfig":[{
     {"service":"cadre.api.v1.OperatorService","method":"ListOperators"},
     {"service":"cadre.api.v1.OperatorService","method":"RotateOperator"},
     {"service":"cadre.api.v1.OperatorService","method":"ShowOperator"},
+    {"service":"cadre.api.v1.MetricsService"},
     {"service":"cadre.api.v1.PolicyService"}],
   "retryPolicy":{"maxAttempts":5,"initialBackoff":"0.2s","maxBackoff":"3s","backoffMultiplier":2,"retryableStatusCodes":["UNAVAILABLE"]}}]}`
 

@@ -433,6 +433,7 @@ func (c *Coordinator) assembleServer(judge *specvalidate.Validator, measured mea
 			ComposeHash: c.info.ComposeHash, BootID: c.identity.BootID(), Voters: c.voters,
 			Sessions: c.reports.Connected, Connected: c.connected, StepDown: c.reconcile.StepDown,
 		},
+		Metrics: server.Metrics{Gather: c.metrics.Gather, Connected: c.control.Connected, Agent: c.control.Metrics},
 		Now: c.deps.Now, Log: c.log, Panics: c.panics,
 	})
 }

@@ -2,6 +2,7 @@ package overlaystatus
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -33,6 +34,8 @@ const (
 	slowLimit = 25 * time.Second
 	// maxAnswer bounds one answer.
 	maxAnswer = 4 << 20
+	// maxMetrics bounds an agent's figures.
+	maxMetrics = 256 << 10
 )
 
 // Remote asks an agent, and bounds its answers.
@@ -72,6 +75,15 @@ func (r Remote) OverlayBench(ctx context.Context, req *controlv1.OverlayBenchReq
 		BoundBench(out.GetBench())
 	}
 	return out, err
+}
+
+// GetMetrics returns the agent's figures, of any content and at most maxMetrics bytes.
+func (r Remote) GetMetrics(ctx context.Context) ([]byte, error) {
+	out, err := ask(ctx, r, quickLimit, &controlv1.GetMetricsRequest{}, r.Agent.GetMetrics)
+	if err == nil && len(out.GetText()) > maxMetrics {
+		err = r.bound(fmt.Errorf("%d bytes of figures, at most %d", len(out.GetText()), maxMetrics))
+	}
+	return out.GetText(), err
 }
 
 // ask makes one call within limit.

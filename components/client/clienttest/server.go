@@ -116,6 +116,9 @@ type Server struct {
 	stepDown     func(instance, raftTo string)
 	removed      []string
 	backups      Backups
+	metrics   string
+	// agentMetrics are the figures of agents by Slot.
+	agentMetrics map[string]string
 	index        uint64
 	fail         map[string]error
 	changed      chan struct{}
@@ -184,6 +187,7 @@ func (s *Server) serve(t testing.TB, listener net.Listener) {
 	apiv1.RegisterAuditServiceServer(server, s)
 	apiv1.RegisterOperatorServiceServer(server, s)
 	apiv1.RegisterCoordinatorsServiceServer(server, s)
+	apiv1.RegisterMetricsServiceServer(server, metricsServer{s: s})
 	s.server = server
 	done := make(chan struct{})
 	go func() {

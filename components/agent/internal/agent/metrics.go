@@ -31,7 +31,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("cadre_agent_"+name, help, labels, nil)
 }
 
-func (a *Agent) metricsHandler() http.Handler {
+func (a *Agent) gatherer() prometheus.Gatherer {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collector{a}, overlaystatus.NewCollector(a.overlayNode))
 	all := prometheus.Gatherers{registry}
@@ -39,7 +39,11 @@ func (a *Agent) metricsHandler() http.Handler {
 		registry.MustRegister(a.service.routes.Collector())
 		all = append(all, a.service.envoys)
 	}
-	return promhttp.HandlerFor(all, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
+	return all
+}
+
+func (a *Agent) metricsHandler() http.Handler {
+	return promhttp.HandlerFor(a.gatherer(), promhttp.HandlerOpts{MaxRequestsInFlight: 4})
 }
 
 // overlayNode is the overlay's node once this Boot is admitted, nil before.

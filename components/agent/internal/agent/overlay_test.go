@@ -99,3 +99,24 @@ func TestWhichSessionsAnAgentKeeps(t *testing.T) {
 		t.Errorf("links %v, want %v", states, want)
 	}
 }
+
+// A coordinator reads the same figures that the agent serves in its CVM.
+func TestCoordinatorReadsTheAgentsFigures(t *testing.T) {
+	t.Parallel()
+	w := agenttest.NewWorld(t)
+	c := agenttest.NewCoordinator(w)
+	c.Start(t)
+	c.Order(&controlv1.Desired{Version: 10, Term: 3, ConfigJson: config(t, group.AgentConfig{Workload: group.Workload{Kind: "none"}})})
+	a := newTestAgent(t, w)
+	a.start()
+	agenttest.Eventually(t, soon, "a control session", func() bool { return c.Agent() != nil })
+	got, err := c.Agent().GetMetrics(t.Context(), &controlv1.GetMetricsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"# TYPE cadre_agent_admitted gauge\ncadre_agent_admitted 1\n", `cadre_overlay_session_up{peer="coordinator-0"} 1`} {
+		if !strings.Contains(string(got.GetText()), want) {
+			t.Errorf("the figures lack %q:\n%s", want, got.GetText())
+		}
+	}
+}

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 
 	"cadre.dev/agent/internal/durable"
+	"github.com/prometheus/client_golang/prometheus"
+
 	"cadre.dev/agent/internal/latestvalue"
 	"cadre.dev/agent/internal/peers"
 	"cadre.dev/overlay"
@@ -32,6 +34,8 @@ type Config struct {
 	Overlay overlaystatus.Server
 	// Pauser receives other groups' hand-overs; nil: this agent pauses nothing.
 	Pauser RoutePauser
+	// Metrics answers coordinators' requests for figures; nil: there are none.
+	Metrics prometheus.Gatherer
 	// Run is how many processes this Boot had before: reports are numbered on from theirs.
 	Run uint32
 	Log *slog.Logger

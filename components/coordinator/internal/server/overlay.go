@@ -3,8 +3,6 @@ package server
 import (
 	"cmp"
 	"context"
-	"errors"
-	"slices"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -151,23 +149,18 @@ func (a asked) links(ctx context.Context, peer string) ([]*overlayv1.Link, error
 
 // visible removes Links with groups that Consul does not let the caller read.
 func (c *caller) visible(ctx context.Context, links []*overlayv1.Link) ([]*overlayv1.Link, error) {
-	readable := map[string]bool{peering.CoordinatorGroup: true}
+	sees := groupReader{caller: c, readable: map[string]bool{peering.CoordinatorGroup: true}}
+	out := make([]*overlayv1.Link, 0, len(links))
 	for _, l := range links {
-		name := l.GetGroup()
-		if _, known := readable[name]; known {
-			continue
+		may, err := sees.group(ctx, l.GetGroup())
+		if err != nil {
+			return nil, err
 		}
-		_, err := c.store.Get(ctx, store.GroupSpecKey(name))
-		switch {
-		case err == nil, errors.Is(err, store.ErrNotFound):
-			readable[name] = true
-		case errors.Is(err, store.ErrDenied):
-			readable[name] = false
-		default:
-			return nil, wire(err)
+		if may {
+			out = append(out, l)
 		}
 	}
-	return slices.DeleteFunc(links, func(l *overlayv1.Link) bool { return !readable[l.GetGroup()] }), nil
+	return out, nil
 }
 
 // has rejects Peers that the caller may not know of. An agent itself rejects an unknown Peer.

@@ -98,6 +98,8 @@ type Config struct {
 	// connected here.
 	Overlay overlaystatus.Asked
 	Agents  func(slot string) (overlaystatus.Asked, bool)
+	// Metrics gives the figures of this coordinator and of the agents that are connected here.
+	Metrics Metrics
 	// Watermark reports the watermarks of the records.
 	Watermark Watermark
 	// Coordinators serves CoordinatorsService.
@@ -206,6 +208,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	apiv1.RegisterOperatorServiceServer(server, s)
 	apiv1.RegisterCoordinatorsServiceServer(server, s)
 	apiv1.RegisterBackupServiceServer(server, s)
+	apiv1.RegisterMetricsServiceServer(server, newMetricsServer(s))
 	stop := context.AfterFunc(ctx, func() {
 		web.stop()
 		s.callers.Close() // otherwise gRPC would wait for pending token checks

@@ -364,6 +364,87 @@ func (Protocol) EnumDescriptor() ([]byte, []int) {
 	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{5}
 }
 
+type GetMetricsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetMetricsRequest) Reset() {
+	*x = GetMetricsRequest{}
+	mi := &file_cadre_control_v1_control_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetMetricsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetMetricsRequest) ProtoMessage() {}
+
+func (x *GetMetricsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_control_v1_control_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetMetricsRequest.ProtoReflect.Descriptor instead.
+func (*GetMetricsRequest) Descriptor() ([]byte, []int) {
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{0}
+}
+
+type GetMetricsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Prometheus' text exposition format, at most 256 KiB.
+	Text          []byte `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetMetricsResponse) Reset() {
+	*x = GetMetricsResponse{}
+	mi := &file_cadre_control_v1_control_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetMetricsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetMetricsResponse) ProtoMessage() {}
+
+func (x *GetMetricsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_control_v1_control_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetMetricsResponse.ProtoReflect.Descriptor instead.
+func (*GetMetricsResponse) Descriptor() ([]byte, []int) {
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *GetMetricsResponse) GetText() []byte {
+	if x != nil {
+		return x.Text
+	}
+	return nil
+}
+
 type GetEpochsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -372,7 +453,7 @@ type GetEpochsRequest struct {
 
 func (x *GetEpochsRequest) Reset() {
 	*x = GetEpochsRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[0]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -384,7 +465,7 @@ func (x *GetEpochsRequest) String() string {
 func (*GetEpochsRequest) ProtoMessage() {}
 
 func (x *GetEpochsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[0]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -397,7 +478,7 @@ func (x *GetEpochsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetEpochsRequest.ProtoReflect.Descriptor instead.
 func (*GetEpochsRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{0}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{2}
 }
 
 type GetEpochsResponse struct {
@@ -411,7 +492,7 @@ type GetEpochsResponse struct {
 
 func (x *GetEpochsResponse) Reset() {
 	*x = GetEpochsResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[1]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -423,7 +504,7 @@ func (x *GetEpochsResponse) String() string {
 func (*GetEpochsResponse) ProtoMessage() {}
 
 func (x *GetEpochsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[1]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -436,7 +517,7 @@ func (x *GetEpochsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetEpochsResponse.ProtoReflect.Descriptor instead.
 func (*GetEpochsResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{1}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *GetEpochsResponse) GetGossipEpoch() uint32 {
@@ -469,7 +550,7 @@ type WakeRequest struct {
 
 func (x *WakeRequest) Reset() {
 	*x = WakeRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[2]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -481,7 +562,7 @@ func (x *WakeRequest) String() string {
 func (*WakeRequest) ProtoMessage() {}
 
 func (x *WakeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[2]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -494,7 +575,7 @@ func (x *WakeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WakeRequest.ProtoReflect.Descriptor instead.
 func (*WakeRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{2}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *WakeRequest) GetTerm() uint64 {
@@ -540,7 +621,7 @@ type WakeResponse struct {
 
 func (x *WakeResponse) Reset() {
 	*x = WakeResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[3]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -552,7 +633,7 @@ func (x *WakeResponse) String() string {
 func (*WakeResponse) ProtoMessage() {}
 
 func (x *WakeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[3]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -565,7 +646,7 @@ func (x *WakeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WakeResponse.ProtoReflect.Descriptor instead.
 func (*WakeResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{3}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{5}
 }
 
 type BeginHandoverRequest struct {
@@ -579,7 +660,7 @@ type BeginHandoverRequest struct {
 
 func (x *BeginHandoverRequest) Reset() {
 	*x = BeginHandoverRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[4]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -591,7 +672,7 @@ func (x *BeginHandoverRequest) String() string {
 func (*BeginHandoverRequest) ProtoMessage() {}
 
 func (x *BeginHandoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[4]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -604,7 +685,7 @@ func (x *BeginHandoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginHandoverRequest.ProtoReflect.Descriptor instead.
 func (*BeginHandoverRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{4}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *BeginHandoverRequest) GetOperationId() string {
@@ -635,7 +716,7 @@ type BeginHandoverResponse struct {
 
 func (x *BeginHandoverResponse) Reset() {
 	*x = BeginHandoverResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[5]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -647,7 +728,7 @@ func (x *BeginHandoverResponse) String() string {
 func (*BeginHandoverResponse) ProtoMessage() {}
 
 func (x *BeginHandoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[5]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -660,7 +741,7 @@ func (x *BeginHandoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginHandoverResponse.ProtoReflect.Descriptor instead.
 func (*BeginHandoverResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{5}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *BeginHandoverResponse) GetPaused() []string {
@@ -696,7 +777,7 @@ type EndHandoverRequest struct {
 
 func (x *EndHandoverRequest) Reset() {
 	*x = EndHandoverRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[6]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -708,7 +789,7 @@ func (x *EndHandoverRequest) String() string {
 func (*EndHandoverRequest) ProtoMessage() {}
 
 func (x *EndHandoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[6]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -721,7 +802,7 @@ func (x *EndHandoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndHandoverRequest.ProtoReflect.Descriptor instead.
 func (*EndHandoverRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{6}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *EndHandoverRequest) GetOperationId() string {
@@ -753,7 +834,7 @@ type EndHandoverResponse struct {
 
 func (x *EndHandoverResponse) Reset() {
 	*x = EndHandoverResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[7]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -765,7 +846,7 @@ func (x *EndHandoverResponse) String() string {
 func (*EndHandoverResponse) ProtoMessage() {}
 
 func (x *EndHandoverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[7]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -778,7 +859,7 @@ func (x *EndHandoverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndHandoverResponse.ProtoReflect.Descriptor instead.
 func (*EndHandoverResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{7}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{9}
 }
 
 type PauseRoutesRequest struct {
@@ -792,7 +873,7 @@ type PauseRoutesRequest struct {
 
 func (x *PauseRoutesRequest) Reset() {
 	*x = PauseRoutesRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[8]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -804,7 +885,7 @@ func (x *PauseRoutesRequest) String() string {
 func (*PauseRoutesRequest) ProtoMessage() {}
 
 func (x *PauseRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[8]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -817,7 +898,7 @@ func (x *PauseRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseRoutesRequest.ProtoReflect.Descriptor instead.
 func (*PauseRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{8}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PauseRoutesRequest) GetGroup() string {
@@ -847,7 +928,7 @@ type PausedRoute struct {
 
 func (x *PausedRoute) Reset() {
 	*x = PausedRoute{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[9]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -859,7 +940,7 @@ func (x *PausedRoute) String() string {
 func (*PausedRoute) ProtoMessage() {}
 
 func (x *PausedRoute) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[9]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -872,7 +953,7 @@ func (x *PausedRoute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PausedRoute.ProtoReflect.Descriptor instead.
 func (*PausedRoute) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{9}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PausedRoute) GetRoute() string {
@@ -905,7 +986,7 @@ type PauseRoutesResponse struct {
 
 func (x *PauseRoutesResponse) Reset() {
 	*x = PauseRoutesResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[10]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -917,7 +998,7 @@ func (x *PauseRoutesResponse) String() string {
 func (*PauseRoutesResponse) ProtoMessage() {}
 
 func (x *PauseRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[10]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -930,7 +1011,7 @@ func (x *PauseRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseRoutesResponse.ProtoReflect.Descriptor instead.
 func (*PauseRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{10}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PauseRoutesResponse) GetRoutes() []*PausedRoute {
@@ -953,7 +1034,7 @@ type ResumeRoutesRequest struct {
 
 func (x *ResumeRoutesRequest) Reset() {
 	*x = ResumeRoutesRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[11]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -965,7 +1046,7 @@ func (x *ResumeRoutesRequest) String() string {
 func (*ResumeRoutesRequest) ProtoMessage() {}
 
 func (x *ResumeRoutesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[11]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -978,7 +1059,7 @@ func (x *ResumeRoutesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRoutesRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRoutesRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{11}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ResumeRoutesRequest) GetGroup() string {
@@ -1010,7 +1091,7 @@ type ResumeRoutesResponse struct {
 
 func (x *ResumeRoutesResponse) Reset() {
 	*x = ResumeRoutesResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[12]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1022,7 +1103,7 @@ func (x *ResumeRoutesResponse) String() string {
 func (*ResumeRoutesResponse) ProtoMessage() {}
 
 func (x *ResumeRoutesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[12]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1035,7 +1116,7 @@ func (x *ResumeRoutesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRoutesResponse.ProtoReflect.Descriptor instead.
 func (*ResumeRoutesResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{12}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{14}
 }
 
 type FarewellRequest struct {
@@ -1046,7 +1127,7 @@ type FarewellRequest struct {
 
 func (x *FarewellRequest) Reset() {
 	*x = FarewellRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[13]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1058,7 +1139,7 @@ func (x *FarewellRequest) String() string {
 func (*FarewellRequest) ProtoMessage() {}
 
 func (x *FarewellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[13]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1071,7 +1152,7 @@ func (x *FarewellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FarewellRequest.ProtoReflect.Descriptor instead.
 func (*FarewellRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{13}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{15}
 }
 
 type FarewellResponse struct {
@@ -1082,7 +1163,7 @@ type FarewellResponse struct {
 
 func (x *FarewellResponse) Reset() {
 	*x = FarewellResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[14]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1094,7 +1175,7 @@ func (x *FarewellResponse) String() string {
 func (*FarewellResponse) ProtoMessage() {}
 
 func (x *FarewellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[14]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1107,7 +1188,7 @@ func (x *FarewellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FarewellResponse.ProtoReflect.Descriptor instead.
 func (*FarewellResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{14}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{16}
 }
 
 type GetDesiredRequest struct {
@@ -1125,7 +1206,7 @@ type GetDesiredRequest struct {
 
 func (x *GetDesiredRequest) Reset() {
 	*x = GetDesiredRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[15]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1137,7 +1218,7 @@ func (x *GetDesiredRequest) String() string {
 func (*GetDesiredRequest) ProtoMessage() {}
 
 func (x *GetDesiredRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[15]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1150,7 +1231,7 @@ func (x *GetDesiredRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDesiredRequest.ProtoReflect.Descriptor instead.
 func (*GetDesiredRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{15}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetDesiredRequest) GetKnownVersion() uint64 {
@@ -1183,7 +1264,7 @@ type GetDesiredResponse struct {
 
 func (x *GetDesiredResponse) Reset() {
 	*x = GetDesiredResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[16]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1195,7 +1276,7 @@ func (x *GetDesiredResponse) String() string {
 func (*GetDesiredResponse) ProtoMessage() {}
 
 func (x *GetDesiredResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[16]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1208,7 +1289,7 @@ func (x *GetDesiredResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDesiredResponse.ProtoReflect.Descriptor instead.
 func (*GetDesiredResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{16}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetDesiredResponse) GetDesired() *Desired {
@@ -1247,7 +1328,7 @@ type Desired struct {
 
 func (x *Desired) Reset() {
 	*x = Desired{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[17]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1259,7 +1340,7 @@ func (x *Desired) String() string {
 func (*Desired) ProtoMessage() {}
 
 func (x *Desired) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[17]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1272,7 +1353,7 @@ func (x *Desired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Desired.ProtoReflect.Descriptor instead.
 func (*Desired) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{17}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Desired) GetVersion() uint64 {
@@ -1356,7 +1437,7 @@ type OperationOrder struct {
 
 func (x *OperationOrder) Reset() {
 	*x = OperationOrder{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[18]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1368,7 +1449,7 @@ func (x *OperationOrder) String() string {
 func (*OperationOrder) ProtoMessage() {}
 
 func (x *OperationOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[18]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1381,7 +1462,7 @@ func (x *OperationOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationOrder.ProtoReflect.Descriptor instead.
 func (*OperationOrder) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{18}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *OperationOrder) GetOperationId() string {
@@ -1465,7 +1546,7 @@ type StepResult struct {
 
 func (x *StepResult) Reset() {
 	*x = StepResult{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[19]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1477,7 +1558,7 @@ func (x *StepResult) String() string {
 func (*StepResult) ProtoMessage() {}
 
 func (x *StepResult) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[19]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1490,7 +1571,7 @@ func (x *StepResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepResult.ProtoReflect.Descriptor instead.
 func (*StepResult) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{19}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *StepResult) GetOperationId() string {
@@ -1566,7 +1647,7 @@ type CheckResult struct {
 
 func (x *CheckResult) Reset() {
 	*x = CheckResult{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[20]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1578,7 +1659,7 @@ func (x *CheckResult) String() string {
 func (*CheckResult) ProtoMessage() {}
 
 func (x *CheckResult) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[20]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1591,7 +1672,7 @@ func (x *CheckResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckResult.ProtoReflect.Descriptor instead.
 func (*CheckResult) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{20}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CheckResult) GetName() string {
@@ -1673,7 +1754,7 @@ type MemberView struct {
 
 func (x *MemberView) Reset() {
 	*x = MemberView{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[21]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1685,7 +1766,7 @@ func (x *MemberView) String() string {
 func (*MemberView) ProtoMessage() {}
 
 func (x *MemberView) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[21]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1698,7 +1779,7 @@ func (x *MemberView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberView.ProtoReflect.Descriptor instead.
 func (*MemberView) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{21}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *MemberView) GetRole() Role {
@@ -1837,7 +1918,7 @@ type BackendState struct {
 
 func (x *BackendState) Reset() {
 	*x = BackendState{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[22]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1849,7 +1930,7 @@ func (x *BackendState) String() string {
 func (*BackendState) ProtoMessage() {}
 
 func (x *BackendState) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[22]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1862,7 +1943,7 @@ func (x *BackendState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackendState.ProtoReflect.Descriptor instead.
 func (*BackendState) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{22}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *BackendState) GetName() string {
@@ -1905,7 +1986,7 @@ type ReportRequest struct {
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[23]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1917,7 +1998,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[23]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1930,7 +2011,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{23}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ReportRequest) GetReport() *Report {
@@ -1962,7 +2043,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[24]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1974,7 +2055,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[24]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1987,7 +2068,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{24}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Heartbeat) GetSequence() uint64 {
@@ -2048,7 +2129,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[25]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2060,7 +2141,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[25]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2073,7 +2154,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{25}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Report) GetSequence() uint64 {
@@ -2203,7 +2284,7 @@ type ReportResponse struct {
 
 func (x *ReportResponse) Reset() {
 	*x = ReportResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[26]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2215,7 +2296,7 @@ func (x *ReportResponse) String() string {
 func (*ReportResponse) ProtoMessage() {}
 
 func (x *ReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[26]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2228,7 +2309,7 @@ func (x *ReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
 func (*ReportResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{26}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ReportResponse) GetDesiredVersion() uint64 {
@@ -2279,7 +2360,7 @@ type GetPeersRequest struct {
 
 func (x *GetPeersRequest) Reset() {
 	*x = GetPeersRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[27]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2291,7 +2372,7 @@ func (x *GetPeersRequest) String() string {
 func (*GetPeersRequest) ProtoMessage() {}
 
 func (x *GetPeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[27]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2304,7 +2385,7 @@ func (x *GetPeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPeersRequest.ProtoReflect.Descriptor instead.
 func (*GetPeersRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{27}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GetPeersRequest) GetKnownVersion() uint64 {
@@ -2339,7 +2420,7 @@ type GetPeersResponse struct {
 
 func (x *GetPeersResponse) Reset() {
 	*x = GetPeersResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[28]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2351,7 +2432,7 @@ func (x *GetPeersResponse) String() string {
 func (*GetPeersResponse) ProtoMessage() {}
 
 func (x *GetPeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[28]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2364,7 +2445,7 @@ func (x *GetPeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPeersResponse.ProtoReflect.Descriptor instead.
 func (*GetPeersResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{28}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GetPeersResponse) GetVersion() uint64 {
@@ -2423,7 +2504,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[29]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2435,7 +2516,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[29]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2448,7 +2529,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{29}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Peer) GetGroup() string {
@@ -2526,7 +2607,7 @@ type Port struct {
 
 func (x *Port) Reset() {
 	*x = Port{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[30]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2538,7 +2619,7 @@ func (x *Port) String() string {
 func (*Port) ProtoMessage() {}
 
 func (x *Port) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[30]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2551,7 +2632,7 @@ func (x *Port) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Port.ProtoReflect.Descriptor instead.
 func (*Port) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{30}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Port) GetProtocol() Protocol {
@@ -2585,7 +2666,7 @@ type OverlayStatusRequest struct {
 
 func (x *OverlayStatusRequest) Reset() {
 	*x = OverlayStatusRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[31]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2597,7 +2678,7 @@ func (x *OverlayStatusRequest) String() string {
 func (*OverlayStatusRequest) ProtoMessage() {}
 
 func (x *OverlayStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[31]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2610,7 +2691,7 @@ func (x *OverlayStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverlayStatusRequest.ProtoReflect.Descriptor instead.
 func (*OverlayStatusRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{31}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *OverlayStatusRequest) GetPeer() string {
@@ -2629,7 +2710,7 @@ type OverlayStatusResponse struct {
 
 func (x *OverlayStatusResponse) Reset() {
 	*x = OverlayStatusResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[32]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2641,7 +2722,7 @@ func (x *OverlayStatusResponse) String() string {
 func (*OverlayStatusResponse) ProtoMessage() {}
 
 func (x *OverlayStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[32]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2654,7 +2735,7 @@ func (x *OverlayStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverlayStatusResponse.ProtoReflect.Descriptor instead.
 func (*OverlayStatusResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{32}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *OverlayStatusResponse) GetLinks() []*v1.Link {
@@ -2674,7 +2755,7 @@ type OverlayPingRequest struct {
 
 func (x *OverlayPingRequest) Reset() {
 	*x = OverlayPingRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[33]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2686,7 +2767,7 @@ func (x *OverlayPingRequest) String() string {
 func (*OverlayPingRequest) ProtoMessage() {}
 
 func (x *OverlayPingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[33]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2699,7 +2780,7 @@ func (x *OverlayPingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverlayPingRequest.ProtoReflect.Descriptor instead.
 func (*OverlayPingRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{33}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *OverlayPingRequest) GetPeer() string {
@@ -2725,7 +2806,7 @@ type OverlayPingResponse struct {
 
 func (x *OverlayPingResponse) Reset() {
 	*x = OverlayPingResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[34]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2737,7 +2818,7 @@ func (x *OverlayPingResponse) String() string {
 func (*OverlayPingResponse) ProtoMessage() {}
 
 func (x *OverlayPingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[34]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2750,7 +2831,7 @@ func (x *OverlayPingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverlayPingResponse.ProtoReflect.Descriptor instead.
 func (*OverlayPingResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{34}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *OverlayPingResponse) GetPing() *v1.Ping {
@@ -2769,7 +2850,7 @@ type OverlayAllowBenchRequest struct {
 
 func (x *OverlayAllowBenchRequest) Reset() {
 	*x = OverlayAllowBenchRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[35]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2781,7 +2862,7 @@ func (x *OverlayAllowBenchRequest) String() string {
 func (*OverlayAllowBenchRequest) ProtoMessage() {}
 
 func (x *OverlayAllowBenchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[35]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2794,7 +2875,7 @@ func (x *OverlayAllowBenchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverlayAllowBenchRequest.ProtoReflect.Descriptor instead.
 func (*OverlayAllowBenchRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{35}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *OverlayAllowBenchRequest) GetPeer() string {
@@ -2812,7 +2893,7 @@ type OverlayAllowBenchResponse struct {
 
 func (x *OverlayAllowBenchResponse) Reset() {
 	*x = OverlayAllowBenchResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[36]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2824,7 +2905,7 @@ func (x *OverlayAllowBenchResponse) String() string {
 func (*OverlayAllowBenchResponse) ProtoMessage() {}
 
 func (x *OverlayAllowBenchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[36]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2837,7 +2918,7 @@ func (x *OverlayAllowBenchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverlayAllowBenchResponse.ProtoReflect.Descriptor instead.
 func (*OverlayAllowBenchResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{36}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{38}
 }
 
 type OverlayBenchRequest struct {
@@ -2851,7 +2932,7 @@ type OverlayBenchRequest struct {
 
 func (x *OverlayBenchRequest) Reset() {
 	*x = OverlayBenchRequest{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[37]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2863,7 +2944,7 @@ func (x *OverlayBenchRequest) String() string {
 func (*OverlayBenchRequest) ProtoMessage() {}
 
 func (x *OverlayBenchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[37]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2876,7 +2957,7 @@ func (x *OverlayBenchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverlayBenchRequest.ProtoReflect.Descriptor instead.
 func (*OverlayBenchRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{37}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *OverlayBenchRequest) GetPeer() string {
@@ -2909,7 +2990,7 @@ type OverlayBenchResponse struct {
 
 func (x *OverlayBenchResponse) Reset() {
 	*x = OverlayBenchResponse{}
-	mi := &file_cadre_control_v1_control_proto_msgTypes[38]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2921,7 +3002,7 @@ func (x *OverlayBenchResponse) String() string {
 func (*OverlayBenchResponse) ProtoMessage() {}
 
 func (x *OverlayBenchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_control_v1_control_proto_msgTypes[38]
+	mi := &file_cadre_control_v1_control_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2934,7 +3015,7 @@ func (x *OverlayBenchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverlayBenchResponse.ProtoReflect.Descriptor instead.
 func (*OverlayBenchResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{38}
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *OverlayBenchResponse) GetBench() *v1.Bench {
@@ -2948,7 +3029,10 @@ var File_cadre_control_v1_control_proto protoreflect.FileDescriptor
 
 const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\n" +
-	"\x1ecadre/control/v1/control.proto\x12\x10cadre.control.v1\x1a\x1ecadre/overlay/v1/overlay.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x12\n" +
+	"\x1ecadre/control/v1/control.proto\x12\x10cadre.control.v1\x1a\x1ecadre/overlay/v1/overlay.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x13\n" +
+	"\x11GetMetricsRequest\"(\n" +
+	"\x12GetMetricsResponse\x12\x12\n" +
+	"\x04text\x18\x01 \x01(\fR\x04text\"\x12\n" +
 	"\x10GetEpochsRequest\"Q\n" +
 	"\x11GetEpochsResponse\x12!\n" +
 	"\fgossip_epoch\x18\x01 \x01(\rR\vgossipEpoch\x12\x19\n" +
@@ -3198,7 +3282,7 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\bGetPeers\x12!.cadre.control.v1.GetPeersRequest\x1a\".cadre.control.v1.GetPeersResponse\x12Q\n" +
 	"\bFarewell\x12!.cadre.control.v1.FarewellRequest\x1a\".cadre.control.v1.FarewellResponse\x12`\n" +
 	"\rBeginHandover\x12&.cadre.control.v1.BeginHandoverRequest\x1a'.cadre.control.v1.BeginHandoverResponse\x12Z\n" +
-	"\vEndHandover\x12$.cadre.control.v1.EndHandoverRequest\x1a%.cadre.control.v1.EndHandoverResponse2\x9b\x05\n" +
+	"\vEndHandover\x12$.cadre.control.v1.EndHandoverRequest\x1a%.cadre.control.v1.EndHandoverResponse2\xf4\x05\n" +
 	"\fAgentService\x12E\n" +
 	"\x04Wake\x12\x1d.cadre.control.v1.WakeRequest\x1a\x1e.cadre.control.v1.WakeResponse\x12`\n" +
 	"\rOverlayStatus\x12&.cadre.control.v1.OverlayStatusRequest\x1a'.cadre.control.v1.OverlayStatusResponse\x12Z\n" +
@@ -3206,7 +3290,9 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\x11OverlayAllowBench\x12*.cadre.control.v1.OverlayAllowBenchRequest\x1a+.cadre.control.v1.OverlayAllowBenchResponse\x12]\n" +
 	"\fOverlayBench\x12%.cadre.control.v1.OverlayBenchRequest\x1a&.cadre.control.v1.OverlayBenchResponse\x12Z\n" +
 	"\vPauseRoutes\x12$.cadre.control.v1.PauseRoutesRequest\x1a%.cadre.control.v1.PauseRoutesResponse\x12]\n" +
-	"\fResumeRoutes\x12%.cadre.control.v1.ResumeRoutesRequest\x1a&.cadre.control.v1.ResumeRoutesResponse2c\n" +
+	"\fResumeRoutes\x12%.cadre.control.v1.ResumeRoutesRequest\x1a&.cadre.control.v1.ResumeRoutesResponse\x12W\n" +
+	"\n" +
+	"GetMetrics\x12#.cadre.control.v1.GetMetricsRequest\x1a$.cadre.control.v1.GetMetricsResponse2c\n" +
 	"\vPeerService\x12T\n" +
 	"\tGetEpochs\x12\".cadre.control.v1.GetEpochsRequest\x1a#.cadre.control.v1.GetEpochsResponseB,Z*cadre.dev/proto/cadre/control/v1;controlv1b\x06proto3"
 
@@ -3223,7 +3309,7 @@ func file_cadre_control_v1_control_proto_rawDescGZIP() []byte {
 }
 
 var file_cadre_control_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_cadre_control_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_cadre_control_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_cadre_control_v1_control_proto_goTypes = []any{
 	(Verb)(0),                         // 0: cadre.control.v1.Verb
 	(StepState)(0),                    // 1: cadre.control.v1.StepState
@@ -3231,123 +3317,127 @@ var file_cadre_control_v1_control_proto_goTypes = []any{
 	(Role)(0),                         // 3: cadre.control.v1.Role
 	(Liveness)(0),                     // 4: cadre.control.v1.Liveness
 	(Protocol)(0),                     // 5: cadre.control.v1.Protocol
-	(*GetEpochsRequest)(nil),          // 6: cadre.control.v1.GetEpochsRequest
-	(*GetEpochsResponse)(nil),         // 7: cadre.control.v1.GetEpochsResponse
-	(*WakeRequest)(nil),               // 8: cadre.control.v1.WakeRequest
-	(*WakeResponse)(nil),              // 9: cadre.control.v1.WakeResponse
-	(*BeginHandoverRequest)(nil),      // 10: cadre.control.v1.BeginHandoverRequest
-	(*BeginHandoverResponse)(nil),     // 11: cadre.control.v1.BeginHandoverResponse
-	(*EndHandoverRequest)(nil),        // 12: cadre.control.v1.EndHandoverRequest
-	(*EndHandoverResponse)(nil),       // 13: cadre.control.v1.EndHandoverResponse
-	(*PauseRoutesRequest)(nil),        // 14: cadre.control.v1.PauseRoutesRequest
-	(*PausedRoute)(nil),               // 15: cadre.control.v1.PausedRoute
-	(*PauseRoutesResponse)(nil),       // 16: cadre.control.v1.PauseRoutesResponse
-	(*ResumeRoutesRequest)(nil),       // 17: cadre.control.v1.ResumeRoutesRequest
-	(*ResumeRoutesResponse)(nil),      // 18: cadre.control.v1.ResumeRoutesResponse
-	(*FarewellRequest)(nil),           // 19: cadre.control.v1.FarewellRequest
-	(*FarewellResponse)(nil),          // 20: cadre.control.v1.FarewellResponse
-	(*GetDesiredRequest)(nil),         // 21: cadre.control.v1.GetDesiredRequest
-	(*GetDesiredResponse)(nil),        // 22: cadre.control.v1.GetDesiredResponse
-	(*Desired)(nil),                   // 23: cadre.control.v1.Desired
-	(*OperationOrder)(nil),            // 24: cadre.control.v1.OperationOrder
-	(*StepResult)(nil),                // 25: cadre.control.v1.StepResult
-	(*CheckResult)(nil),               // 26: cadre.control.v1.CheckResult
-	(*MemberView)(nil),                // 27: cadre.control.v1.MemberView
-	(*BackendState)(nil),              // 28: cadre.control.v1.BackendState
-	(*ReportRequest)(nil),             // 29: cadre.control.v1.ReportRequest
-	(*Heartbeat)(nil),                 // 30: cadre.control.v1.Heartbeat
-	(*Report)(nil),                    // 31: cadre.control.v1.Report
-	(*ReportResponse)(nil),            // 32: cadre.control.v1.ReportResponse
-	(*GetPeersRequest)(nil),           // 33: cadre.control.v1.GetPeersRequest
-	(*GetPeersResponse)(nil),          // 34: cadre.control.v1.GetPeersResponse
-	(*Peer)(nil),                      // 35: cadre.control.v1.Peer
-	(*Port)(nil),                      // 36: cadre.control.v1.Port
-	(*OverlayStatusRequest)(nil),      // 37: cadre.control.v1.OverlayStatusRequest
-	(*OverlayStatusResponse)(nil),     // 38: cadre.control.v1.OverlayStatusResponse
-	(*OverlayPingRequest)(nil),        // 39: cadre.control.v1.OverlayPingRequest
-	(*OverlayPingResponse)(nil),       // 40: cadre.control.v1.OverlayPingResponse
-	(*OverlayAllowBenchRequest)(nil),  // 41: cadre.control.v1.OverlayAllowBenchRequest
-	(*OverlayAllowBenchResponse)(nil), // 42: cadre.control.v1.OverlayAllowBenchResponse
-	(*OverlayBenchRequest)(nil),       // 43: cadre.control.v1.OverlayBenchRequest
-	(*OverlayBenchResponse)(nil),      // 44: cadre.control.v1.OverlayBenchResponse
-	nil,                               // 45: cadre.control.v1.BeginHandoverResponse.NotPausedEntry
-	nil,                               // 46: cadre.control.v1.Desired.SecretEpochsEntry
-	nil,                               // 47: cadre.control.v1.MemberView.MemberIdsEntry
-	nil,                               // 48: cadre.control.v1.Report.SecretEpochsEntry
-	(*timestamppb.Timestamp)(nil),     // 49: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),       // 50: google.protobuf.Duration
-	(*v1.Link)(nil),                   // 51: cadre.overlay.v1.Link
-	(*v1.Ping)(nil),                   // 52: cadre.overlay.v1.Ping
-	(v1.Direction)(0),                 // 53: cadre.overlay.v1.Direction
-	(*v1.Bench)(nil),                  // 54: cadre.overlay.v1.Bench
+	(*GetMetricsRequest)(nil),         // 6: cadre.control.v1.GetMetricsRequest
+	(*GetMetricsResponse)(nil),        // 7: cadre.control.v1.GetMetricsResponse
+	(*GetEpochsRequest)(nil),          // 8: cadre.control.v1.GetEpochsRequest
+	(*GetEpochsResponse)(nil),         // 9: cadre.control.v1.GetEpochsResponse
+	(*WakeRequest)(nil),               // 10: cadre.control.v1.WakeRequest
+	(*WakeResponse)(nil),              // 11: cadre.control.v1.WakeResponse
+	(*BeginHandoverRequest)(nil),      // 12: cadre.control.v1.BeginHandoverRequest
+	(*BeginHandoverResponse)(nil),     // 13: cadre.control.v1.BeginHandoverResponse
+	(*EndHandoverRequest)(nil),        // 14: cadre.control.v1.EndHandoverRequest
+	(*EndHandoverResponse)(nil),       // 15: cadre.control.v1.EndHandoverResponse
+	(*PauseRoutesRequest)(nil),        // 16: cadre.control.v1.PauseRoutesRequest
+	(*PausedRoute)(nil),               // 17: cadre.control.v1.PausedRoute
+	(*PauseRoutesResponse)(nil),       // 18: cadre.control.v1.PauseRoutesResponse
+	(*ResumeRoutesRequest)(nil),       // 19: cadre.control.v1.ResumeRoutesRequest
+	(*ResumeRoutesResponse)(nil),      // 20: cadre.control.v1.ResumeRoutesResponse
+	(*FarewellRequest)(nil),           // 21: cadre.control.v1.FarewellRequest
+	(*FarewellResponse)(nil),          // 22: cadre.control.v1.FarewellResponse
+	(*GetDesiredRequest)(nil),         // 23: cadre.control.v1.GetDesiredRequest
+	(*GetDesiredResponse)(nil),        // 24: cadre.control.v1.GetDesiredResponse
+	(*Desired)(nil),                   // 25: cadre.control.v1.Desired
+	(*OperationOrder)(nil),            // 26: cadre.control.v1.OperationOrder
+	(*StepResult)(nil),                // 27: cadre.control.v1.StepResult
+	(*CheckResult)(nil),               // 28: cadre.control.v1.CheckResult
+	(*MemberView)(nil),                // 29: cadre.control.v1.MemberView
+	(*BackendState)(nil),              // 30: cadre.control.v1.BackendState
+	(*ReportRequest)(nil),             // 31: cadre.control.v1.ReportRequest
+	(*Heartbeat)(nil),                 // 32: cadre.control.v1.Heartbeat
+	(*Report)(nil),                    // 33: cadre.control.v1.Report
+	(*ReportResponse)(nil),            // 34: cadre.control.v1.ReportResponse
+	(*GetPeersRequest)(nil),           // 35: cadre.control.v1.GetPeersRequest
+	(*GetPeersResponse)(nil),          // 36: cadre.control.v1.GetPeersResponse
+	(*Peer)(nil),                      // 37: cadre.control.v1.Peer
+	(*Port)(nil),                      // 38: cadre.control.v1.Port
+	(*OverlayStatusRequest)(nil),      // 39: cadre.control.v1.OverlayStatusRequest
+	(*OverlayStatusResponse)(nil),     // 40: cadre.control.v1.OverlayStatusResponse
+	(*OverlayPingRequest)(nil),        // 41: cadre.control.v1.OverlayPingRequest
+	(*OverlayPingResponse)(nil),       // 42: cadre.control.v1.OverlayPingResponse
+	(*OverlayAllowBenchRequest)(nil),  // 43: cadre.control.v1.OverlayAllowBenchRequest
+	(*OverlayAllowBenchResponse)(nil), // 44: cadre.control.v1.OverlayAllowBenchResponse
+	(*OverlayBenchRequest)(nil),       // 45: cadre.control.v1.OverlayBenchRequest
+	(*OverlayBenchResponse)(nil),      // 46: cadre.control.v1.OverlayBenchResponse
+	nil,                               // 47: cadre.control.v1.BeginHandoverResponse.NotPausedEntry
+	nil,                               // 48: cadre.control.v1.Desired.SecretEpochsEntry
+	nil,                               // 49: cadre.control.v1.MemberView.MemberIdsEntry
+	nil,                               // 50: cadre.control.v1.Report.SecretEpochsEntry
+	(*timestamppb.Timestamp)(nil),     // 51: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),       // 52: google.protobuf.Duration
+	(*v1.Link)(nil),                   // 53: cadre.overlay.v1.Link
+	(*v1.Ping)(nil),                   // 54: cadre.overlay.v1.Ping
+	(v1.Direction)(0),                 // 55: cadre.overlay.v1.Direction
+	(*v1.Bench)(nil),                  // 56: cadre.overlay.v1.Bench
 }
 var file_cadre_control_v1_control_proto_depIdxs = []int32{
-	45, // 0: cadre.control.v1.BeginHandoverResponse.not_paused:type_name -> cadre.control.v1.BeginHandoverResponse.NotPausedEntry
-	15, // 1: cadre.control.v1.PauseRoutesResponse.routes:type_name -> cadre.control.v1.PausedRoute
-	23, // 2: cadre.control.v1.GetDesiredResponse.desired:type_name -> cadre.control.v1.Desired
-	24, // 3: cadre.control.v1.Desired.operation:type_name -> cadre.control.v1.OperationOrder
-	46, // 4: cadre.control.v1.Desired.secret_epochs:type_name -> cadre.control.v1.Desired.SecretEpochsEntry
+	47, // 0: cadre.control.v1.BeginHandoverResponse.not_paused:type_name -> cadre.control.v1.BeginHandoverResponse.NotPausedEntry
+	17, // 1: cadre.control.v1.PauseRoutesResponse.routes:type_name -> cadre.control.v1.PausedRoute
+	25, // 2: cadre.control.v1.GetDesiredResponse.desired:type_name -> cadre.control.v1.Desired
+	26, // 3: cadre.control.v1.Desired.operation:type_name -> cadre.control.v1.OperationOrder
+	48, // 4: cadre.control.v1.Desired.secret_epochs:type_name -> cadre.control.v1.Desired.SecretEpochsEntry
 	0,  // 5: cadre.control.v1.OperationOrder.verb:type_name -> cadre.control.v1.Verb
-	49, // 6: cadre.control.v1.OperationOrder.deadline:type_name -> google.protobuf.Timestamp
-	50, // 7: cadre.control.v1.OperationOrder.limit:type_name -> google.protobuf.Duration
+	51, // 6: cadre.control.v1.OperationOrder.deadline:type_name -> google.protobuf.Timestamp
+	52, // 7: cadre.control.v1.OperationOrder.limit:type_name -> google.protobuf.Duration
 	0,  // 8: cadre.control.v1.StepResult.verb:type_name -> cadre.control.v1.Verb
 	1,  // 9: cadre.control.v1.StepResult.state:type_name -> cadre.control.v1.StepState
-	49, // 10: cadre.control.v1.StepResult.at:type_name -> google.protobuf.Timestamp
+	51, // 10: cadre.control.v1.StepResult.at:type_name -> google.protobuf.Timestamp
 	2,  // 11: cadre.control.v1.CheckResult.health:type_name -> cadre.control.v1.Health
-	49, // 12: cadre.control.v1.CheckResult.since:type_name -> google.protobuf.Timestamp
+	51, // 12: cadre.control.v1.CheckResult.since:type_name -> google.protobuf.Timestamp
 	3,  // 13: cadre.control.v1.MemberView.role:type_name -> cadre.control.v1.Role
 	4,  // 14: cadre.control.v1.MemberView.liveness:type_name -> cadre.control.v1.Liveness
-	47, // 15: cadre.control.v1.MemberView.member_ids:type_name -> cadre.control.v1.MemberView.MemberIdsEntry
+	49, // 15: cadre.control.v1.MemberView.member_ids:type_name -> cadre.control.v1.MemberView.MemberIdsEntry
 	2,  // 16: cadre.control.v1.BackendState.health:type_name -> cadre.control.v1.Health
-	31, // 17: cadre.control.v1.ReportRequest.report:type_name -> cadre.control.v1.Report
-	30, // 18: cadre.control.v1.ReportRequest.heartbeat:type_name -> cadre.control.v1.Heartbeat
-	49, // 19: cadre.control.v1.Report.at:type_name -> google.protobuf.Timestamp
-	27, // 20: cadre.control.v1.Report.member:type_name -> cadre.control.v1.MemberView
-	26, // 21: cadre.control.v1.Report.checks:type_name -> cadre.control.v1.CheckResult
-	25, // 22: cadre.control.v1.Report.steps:type_name -> cadre.control.v1.StepResult
-	50, // 23: cadre.control.v1.Report.healthy_for:type_name -> google.protobuf.Duration
-	49, // 24: cadre.control.v1.Report.boot_at:type_name -> google.protobuf.Timestamp
-	48, // 25: cadre.control.v1.Report.secret_epochs:type_name -> cadre.control.v1.Report.SecretEpochsEntry
-	28, // 26: cadre.control.v1.Report.backends:type_name -> cadre.control.v1.BackendState
-	35, // 27: cadre.control.v1.GetPeersResponse.peers:type_name -> cadre.control.v1.Peer
-	36, // 28: cadre.control.v1.Peer.offers:type_name -> cadre.control.v1.Port
-	36, // 29: cadre.control.v1.Peer.accepts:type_name -> cadre.control.v1.Port
+	33, // 17: cadre.control.v1.ReportRequest.report:type_name -> cadre.control.v1.Report
+	32, // 18: cadre.control.v1.ReportRequest.heartbeat:type_name -> cadre.control.v1.Heartbeat
+	51, // 19: cadre.control.v1.Report.at:type_name -> google.protobuf.Timestamp
+	29, // 20: cadre.control.v1.Report.member:type_name -> cadre.control.v1.MemberView
+	28, // 21: cadre.control.v1.Report.checks:type_name -> cadre.control.v1.CheckResult
+	27, // 22: cadre.control.v1.Report.steps:type_name -> cadre.control.v1.StepResult
+	52, // 23: cadre.control.v1.Report.healthy_for:type_name -> google.protobuf.Duration
+	51, // 24: cadre.control.v1.Report.boot_at:type_name -> google.protobuf.Timestamp
+	50, // 25: cadre.control.v1.Report.secret_epochs:type_name -> cadre.control.v1.Report.SecretEpochsEntry
+	30, // 26: cadre.control.v1.Report.backends:type_name -> cadre.control.v1.BackendState
+	37, // 27: cadre.control.v1.GetPeersResponse.peers:type_name -> cadre.control.v1.Peer
+	38, // 28: cadre.control.v1.Peer.offers:type_name -> cadre.control.v1.Port
+	38, // 29: cadre.control.v1.Peer.accepts:type_name -> cadre.control.v1.Port
 	5,  // 30: cadre.control.v1.Port.protocol:type_name -> cadre.control.v1.Protocol
-	51, // 31: cadre.control.v1.OverlayStatusResponse.links:type_name -> cadre.overlay.v1.Link
-	52, // 32: cadre.control.v1.OverlayPingResponse.ping:type_name -> cadre.overlay.v1.Ping
-	53, // 33: cadre.control.v1.OverlayBenchRequest.direction:type_name -> cadre.overlay.v1.Direction
-	50, // 34: cadre.control.v1.OverlayBenchRequest.duration:type_name -> google.protobuf.Duration
-	54, // 35: cadre.control.v1.OverlayBenchResponse.bench:type_name -> cadre.overlay.v1.Bench
-	21, // 36: cadre.control.v1.CoordinatorService.GetDesired:input_type -> cadre.control.v1.GetDesiredRequest
-	29, // 37: cadre.control.v1.CoordinatorService.Report:input_type -> cadre.control.v1.ReportRequest
-	33, // 38: cadre.control.v1.CoordinatorService.GetPeers:input_type -> cadre.control.v1.GetPeersRequest
-	19, // 39: cadre.control.v1.CoordinatorService.Farewell:input_type -> cadre.control.v1.FarewellRequest
-	10, // 40: cadre.control.v1.CoordinatorService.BeginHandover:input_type -> cadre.control.v1.BeginHandoverRequest
-	12, // 41: cadre.control.v1.CoordinatorService.EndHandover:input_type -> cadre.control.v1.EndHandoverRequest
-	8,  // 42: cadre.control.v1.AgentService.Wake:input_type -> cadre.control.v1.WakeRequest
-	37, // 43: cadre.control.v1.AgentService.OverlayStatus:input_type -> cadre.control.v1.OverlayStatusRequest
-	39, // 44: cadre.control.v1.AgentService.OverlayPing:input_type -> cadre.control.v1.OverlayPingRequest
-	41, // 45: cadre.control.v1.AgentService.OverlayAllowBench:input_type -> cadre.control.v1.OverlayAllowBenchRequest
-	43, // 46: cadre.control.v1.AgentService.OverlayBench:input_type -> cadre.control.v1.OverlayBenchRequest
-	14, // 47: cadre.control.v1.AgentService.PauseRoutes:input_type -> cadre.control.v1.PauseRoutesRequest
-	17, // 48: cadre.control.v1.AgentService.ResumeRoutes:input_type -> cadre.control.v1.ResumeRoutesRequest
-	6,  // 49: cadre.control.v1.PeerService.GetEpochs:input_type -> cadre.control.v1.GetEpochsRequest
-	22, // 50: cadre.control.v1.CoordinatorService.GetDesired:output_type -> cadre.control.v1.GetDesiredResponse
-	32, // 51: cadre.control.v1.CoordinatorService.Report:output_type -> cadre.control.v1.ReportResponse
-	34, // 52: cadre.control.v1.CoordinatorService.GetPeers:output_type -> cadre.control.v1.GetPeersResponse
-	20, // 53: cadre.control.v1.CoordinatorService.Farewell:output_type -> cadre.control.v1.FarewellResponse
-	11, // 54: cadre.control.v1.CoordinatorService.BeginHandover:output_type -> cadre.control.v1.BeginHandoverResponse
-	13, // 55: cadre.control.v1.CoordinatorService.EndHandover:output_type -> cadre.control.v1.EndHandoverResponse
-	9,  // 56: cadre.control.v1.AgentService.Wake:output_type -> cadre.control.v1.WakeResponse
-	38, // 57: cadre.control.v1.AgentService.OverlayStatus:output_type -> cadre.control.v1.OverlayStatusResponse
-	40, // 58: cadre.control.v1.AgentService.OverlayPing:output_type -> cadre.control.v1.OverlayPingResponse
-	42, // 59: cadre.control.v1.AgentService.OverlayAllowBench:output_type -> cadre.control.v1.OverlayAllowBenchResponse
-	44, // 60: cadre.control.v1.AgentService.OverlayBench:output_type -> cadre.control.v1.OverlayBenchResponse
-	16, // 61: cadre.control.v1.AgentService.PauseRoutes:output_type -> cadre.control.v1.PauseRoutesResponse
-	18, // 62: cadre.control.v1.AgentService.ResumeRoutes:output_type -> cadre.control.v1.ResumeRoutesResponse
-	7,  // 63: cadre.control.v1.PeerService.GetEpochs:output_type -> cadre.control.v1.GetEpochsResponse
-	50, // [50:64] is the sub-list for method output_type
-	36, // [36:50] is the sub-list for method input_type
+	53, // 31: cadre.control.v1.OverlayStatusResponse.links:type_name -> cadre.overlay.v1.Link
+	54, // 32: cadre.control.v1.OverlayPingResponse.ping:type_name -> cadre.overlay.v1.Ping
+	55, // 33: cadre.control.v1.OverlayBenchRequest.direction:type_name -> cadre.overlay.v1.Direction
+	52, // 34: cadre.control.v1.OverlayBenchRequest.duration:type_name -> google.protobuf.Duration
+	56, // 35: cadre.control.v1.OverlayBenchResponse.bench:type_name -> cadre.overlay.v1.Bench
+	23, // 36: cadre.control.v1.CoordinatorService.GetDesired:input_type -> cadre.control.v1.GetDesiredRequest
+	31, // 37: cadre.control.v1.CoordinatorService.Report:input_type -> cadre.control.v1.ReportRequest
+	35, // 38: cadre.control.v1.CoordinatorService.GetPeers:input_type -> cadre.control.v1.GetPeersRequest
+	21, // 39: cadre.control.v1.CoordinatorService.Farewell:input_type -> cadre.control.v1.FarewellRequest
+	12, // 40: cadre.control.v1.CoordinatorService.BeginHandover:input_type -> cadre.control.v1.BeginHandoverRequest
+	14, // 41: cadre.control.v1.CoordinatorService.EndHandover:input_type -> cadre.control.v1.EndHandoverRequest
+	10, // 42: cadre.control.v1.AgentService.Wake:input_type -> cadre.control.v1.WakeRequest
+	39, // 43: cadre.control.v1.AgentService.OverlayStatus:input_type -> cadre.control.v1.OverlayStatusRequest
+	41, // 44: cadre.control.v1.AgentService.OverlayPing:input_type -> cadre.control.v1.OverlayPingRequest
+	43, // 45: cadre.control.v1.AgentService.OverlayAllowBench:input_type -> cadre.control.v1.OverlayAllowBenchRequest
+	45, // 46: cadre.control.v1.AgentService.OverlayBench:input_type -> cadre.control.v1.OverlayBenchRequest
+	16, // 47: cadre.control.v1.AgentService.PauseRoutes:input_type -> cadre.control.v1.PauseRoutesRequest
+	19, // 48: cadre.control.v1.AgentService.ResumeRoutes:input_type -> cadre.control.v1.ResumeRoutesRequest
+	6,  // 49: cadre.control.v1.AgentService.GetMetrics:input_type -> cadre.control.v1.GetMetricsRequest
+	8,  // 50: cadre.control.v1.PeerService.GetEpochs:input_type -> cadre.control.v1.GetEpochsRequest
+	24, // 51: cadre.control.v1.CoordinatorService.GetDesired:output_type -> cadre.control.v1.GetDesiredResponse
+	34, // 52: cadre.control.v1.CoordinatorService.Report:output_type -> cadre.control.v1.ReportResponse
+	36, // 53: cadre.control.v1.CoordinatorService.GetPeers:output_type -> cadre.control.v1.GetPeersResponse
+	22, // 54: cadre.control.v1.CoordinatorService.Farewell:output_type -> cadre.control.v1.FarewellResponse
+	13, // 55: cadre.control.v1.CoordinatorService.BeginHandover:output_type -> cadre.control.v1.BeginHandoverResponse
+	15, // 56: cadre.control.v1.CoordinatorService.EndHandover:output_type -> cadre.control.v1.EndHandoverResponse
+	11, // 57: cadre.control.v1.AgentService.Wake:output_type -> cadre.control.v1.WakeResponse
+	40, // 58: cadre.control.v1.AgentService.OverlayStatus:output_type -> cadre.control.v1.OverlayStatusResponse
+	42, // 59: cadre.control.v1.AgentService.OverlayPing:output_type -> cadre.control.v1.OverlayPingResponse
+	44, // 60: cadre.control.v1.AgentService.OverlayAllowBench:output_type -> cadre.control.v1.OverlayAllowBenchResponse
+	46, // 61: cadre.control.v1.AgentService.OverlayBench:output_type -> cadre.control.v1.OverlayBenchResponse
+	18, // 62: cadre.control.v1.AgentService.PauseRoutes:output_type -> cadre.control.v1.PauseRoutesResponse
+	20, // 63: cadre.control.v1.AgentService.ResumeRoutes:output_type -> cadre.control.v1.ResumeRoutesResponse
+	7,  // 64: cadre.control.v1.AgentService.GetMetrics:output_type -> cadre.control.v1.GetMetricsResponse
+	9,  // 65: cadre.control.v1.PeerService.GetEpochs:output_type -> cadre.control.v1.GetEpochsResponse
+	51, // [51:66] is the sub-list for method output_type
+	36, // [36:51] is the sub-list for method input_type
 	36, // [36:36] is the sub-list for extension type_name
 	36, // [36:36] is the sub-list for extension extendee
 	0,  // [0:36] is the sub-list for field type_name
@@ -3358,14 +3448,14 @@ func file_cadre_control_v1_control_proto_init() {
 	if File_cadre_control_v1_control_proto != nil {
 		return
 	}
-	file_cadre_control_v1_control_proto_msgTypes[21].OneofWrappers = []any{}
+	file_cadre_control_v1_control_proto_msgTypes[23].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cadre_control_v1_control_proto_rawDesc), len(file_cadre_control_v1_control_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   43,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

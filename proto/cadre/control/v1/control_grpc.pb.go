@@ -352,6 +352,7 @@ const (
 	AgentService_OverlayBench_FullMethodName      = "/cadre.control.v1.AgentService/OverlayBench"
 	AgentService_PauseRoutes_FullMethodName       = "/cadre.control.v1.AgentService/PauseRoutes"
 	AgentService_ResumeRoutes_FullMethodName      = "/cadre.control.v1.AgentService/ResumeRoutes"
+	AgentService_GetMetrics_FullMethodName        = "/cadre.control.v1.AgentService/GetMetrics"
 )
 
 // AgentServiceClient is the client API for AgentService service.
@@ -377,6 +378,8 @@ type AgentServiceClient interface {
 	PauseRoutes(ctx context.Context, in *PauseRoutesRequest, opts ...grpc.CallOption) (*PauseRoutesResponse, error)
 	// ResumeRoutes ends the pause. ResumeRoutes does not wait until everything is resumed.
 	ResumeRoutes(ctx context.Context, in *ResumeRoutesRequest, opts ...grpc.CallOption) (*ResumeRoutesResponse, error)
+	// GetMetrics returns the agent's figures.
+	GetMetrics(ctx context.Context, in *GetMetricsRequest, opts ...grpc.CallOption) (*GetMetricsResponse, error)
 }
 
 type agentServiceClient struct {
@@ -457,6 +460,16 @@ func (c *agentServiceClient) ResumeRoutes(ctx context.Context, in *ResumeRoutesR
 	return out, nil
 }
 
+func (c *agentServiceClient) GetMetrics(ctx context.Context, in *GetMetricsRequest, opts ...grpc.CallOption) (*GetMetricsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetMetricsResponse)
+	err := c.cc.Invoke(ctx, AgentService_GetMetrics_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AgentServiceServer is the server API for AgentService service.
 // All implementations must embed UnimplementedAgentServiceServer
 // for forward compatibility.
@@ -480,6 +493,8 @@ type AgentServiceServer interface {
 	PauseRoutes(context.Context, *PauseRoutesRequest) (*PauseRoutesResponse, error)
 	// ResumeRoutes ends the pause. ResumeRoutes does not wait until everything is resumed.
 	ResumeRoutes(context.Context, *ResumeRoutesRequest) (*ResumeRoutesResponse, error)
+	// GetMetrics returns the agent's figures.
+	GetMetrics(context.Context, *GetMetricsRequest) (*GetMetricsResponse, error)
 	mustEmbedUnimplementedAgentServiceServer()
 }
 
@@ -510,6 +525,9 @@ func (UnimplementedAgentServiceServer) PauseRoutes(context.Context, *PauseRoutes
 }
 func (UnimplementedAgentServiceServer) ResumeRoutes(context.Context, *ResumeRoutesRequest) (*ResumeRoutesResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method ResumeRoutes not implemented")
+}
+func (UnimplementedAgentServiceServer) GetMetrics(context.Context, *GetMetricsRequest) (*GetMetricsResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method GetMetrics not implemented")
 }
 func (UnimplementedAgentServiceServer) mustEmbedUnimplementedAgentServiceServer() {}
 func (UnimplementedAgentServiceServer) testEmbeddedByValue()                      {}
@@ -658,6 +676,24 @@ func _AgentService_ResumeRoutes_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AgentService_GetMetrics_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetMetricsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentServiceServer).GetMetrics(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AgentService_GetMetrics_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentServiceServer).GetMetrics(ctx, req.(*GetMetricsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AgentService_ServiceDesc is the grpc.ServiceDesc for AgentService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -692,6 +728,10 @@ var AgentService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ResumeRoutes",
 			Handler:    _AgentService_ResumeRoutes_Handler,
+		},
+		{
+			MethodName: "GetMetrics",
+			Handler:    _AgentService_GetMetrics_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
