@@ -30,6 +30,8 @@ const (
 	ExitRollout = 5
 	// ExitTimeout: the time was up; the operation continues.
 	ExitTimeout = 6
+	// ExitNeedsPerson: `cadre status` found that a person is needed.
+	ExitNeedsPerson = 7
 )
 
 const exitHelp = `Exit codes:
@@ -40,7 +42,8 @@ const exitHelp = `Exit codes:
   4  not found
   5  the rollout that was waited for failed, was paused or was superseded; the
      operation that was waited for failed or was called off
-  6  timeout; the begun change goes on`
+  6  timeout; the begun change goes on
+  7  cadre status: a person is needed`
 
 // usageError is a wrong command line.
 type usageError struct{ error }

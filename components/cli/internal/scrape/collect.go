@@ -89,8 +89,8 @@ func ask(ctx context.Context, c Coordinator) answer {
 	return answer{node: nodeOf(own, own.Slot, true), asker: c, connected: connected}
 }
 
-// assign gives each agent to the coordinator with the fewest among those that the agent is connected
-// to. The result has the slots of each answer.
+// assign gives each agent to one coordinator that it is connected to: to the coordinator with the
+// fewest agents so far. The result has the slots of each answer.
 func assign(answers []answer) [][]string {
 	out := make([][]string, len(answers))
 	of := map[string][]int{}

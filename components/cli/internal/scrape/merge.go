@@ -21,7 +21,7 @@ type Node struct {
 	Coordinator bool
 	// Text is in Prometheus' text exposition format and foreign; nil: there are no figures.
 	Text []byte
-	// Problem is why there are none, or what is wrong with them; empty: nothing.
+	// Problem is why there are none, or the fault in them; empty: no fault.
 	Problem string
 }
 
@@ -64,8 +64,8 @@ var ownLabels = []string{"cluster", "instance", "job"}
 
 // Merge returns the figures of all nodes as one text, with the labels cluster and instance on each,
 // and figures about the collection. The lines HELP and TYPE are those of the first node that has the
-// family; a family of another type under the same name is dropped. Merge adds what it drops to the
-// node's Problem. Timestamps are dropped too. Merge needs c's nodes sorted, coordinators first.
+// family; a family of another type under the same name is dropped, and the node's Problem counts dropped
+// families. Timestamps are dropped too. Merge needs c's nodes sorted, coordinators first.
 func Merge(cluster string, c *Collection) ([]byte, error) {
 	merged := map[string]*dto.MetricFamily{}
 	for i := range c.Nodes {

@@ -86,7 +86,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
-// collect joins the collection under way, or begins one that serving bounds.
+// collect joins the collection under way, or begins a collection within serving.
 func (s *Server) collect(serving, request context.Context) ([]byte, error) {
 	s.mu.Lock()
 	now := s.now

@@ -201,7 +201,7 @@ func (g *groupReader) group(ctx context.Context, name string) (bool, error) {
 func (g *groupReader) slot(ctx context.Context, slot string) (bool, error) {
 	name, _, err := group.ParseSlot(slot)
 	if err != nil {
-		return false, nil //nolint:nilerr // nobody may read what does not exist
+		return false, nil //nolint:nilerr // no caller may read a slot that cannot exist
 	}
 	return g.group(ctx, name)
 }
