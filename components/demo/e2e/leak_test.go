@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto"
 	"crypto/aes"
@@ -17,6 +19,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/big"
 	"os"
@@ -410,13 +413,64 @@ func (c *cluster) answers(t *testing.T, scan func(sink string, text []byte)) {
 	t.Helper()
 	for _, args := range [][]string{
 		{"cluster", "status"}, {"group", "list"}, {"group", "describe", rig.Light}, {"rollout", "plan", rig.Light}, {"rollout", "history", rig.Light},
-		{"instance", "list"}, {"instance", "describe", "light-0"}, {"overlay", "status"}, {"secret", "list"},
+		{"instance", "list"}, {"instance", "describe", "light-0"}, {"overlay", "status"}, {"secret", "list"}, {"status"},
 		{"secret", "rotate", "light/nothing"}, {"group", "describe", "missing"}, {"instance", "describe", "light-99"},
 	} {
 		for _, format := range [][]string{nil, {"-o", "json"}} {
 			out, err := c.Cadre(within(t, 30*time.Second), append(args, format...)...)
 			scan("cadre "+strings.Join(append(args, format...), " "), fmt.Append(nil, out, err))
 		}
+	}
+	figures, err := c.Cadre(within(t, 30*time.Second), "metrics", "--once")
+	scan("cadre metrics", fmt.Append(nil, figures, err))
+	c.report(t, scan)
+}
+
+// report gives each file of a support bundle to scan, which also must not have the operator's token.
+func (c *cluster) report(t *testing.T, scan func(sink string, text []byte)) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "report.tar.gz")
+	if out, err := c.Cadre(within(t, time.Minute), "report", "-o", path); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close() //nolint:errcheck // read only
+	packed, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := leak.New([]leak.Canary{{Name: "the operator's token", Value: []byte(c.api.Context().Token)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := 0
+	for r := tar.NewReader(packed); ; files++ {
+		header, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sink := "cadre report " + header.Name
+		scan(sink, text)
+		hits, err := token.Scan(sink, bytes.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range hits {
+			t.Error(h)
+		}
+	}
+	if files < 20 {
+		t.Errorf("the report has %d files only", files)
 	}
 }
 

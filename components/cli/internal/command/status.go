@@ -18,16 +18,16 @@ func (a *App) statusCommand() *cobra.Command {
 	var every time.Duration
 	c := &cobra.Command{
 		Use: "status", Short: "Show the whole cluster on one screen, and whether a person is needed", Args: cobra.NoArgs,
-		Long: `Asks every coordinator and the platform, and shows what a person should know: each
+		Long: `Asks every coordinator and the platform, and shows findings first: each
 finding has a severity, an object and a command that leads on. Then come coordinators, groups, slots
 that are not available, operations, holds, overrides, and the next dates on which something ends.
 
   page    a person is needed now
   ticket  a person is needed during the day
-  note    nobody is needed
+  note    no person is needed
 
 Ends with 7 if a finding is a page or a ticket, and with 0 if none is. If no coordinator answers, it
-shows what the platform reports and ends with the code of that error. --watch repeats the
+shows the platform's report and ends with the code of that error. --watch repeats the
 questions until it is interrupted; then each coordinator proves itself once only.`,
 		Example: `  cadre status
   cadre status -o json | jq -r '.findings[] | select(.severity == "page") | .text'

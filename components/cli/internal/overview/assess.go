@@ -21,7 +21,7 @@ const (
 	callFor      = 15 * time.Minute
 	// pausedFor is how long a pause or freeze may last.
 	pausedFor = 24 * time.Hour
-	// credentialsLeft is what renewal keeps ahead.
+	// credentialsLeft is less than the time that renewal keeps ahead.
 	credentialsLeft = 45 * time.Minute
 	// machineLeft and machineSoon are the times to update a host.
 	machineLeft = 30 * 24 * time.Hour
@@ -123,7 +123,7 @@ func ofCoordinators(f Facts, r Report) (out []Finding) {
 	return out
 }
 
-// conditionRule is what a condition means for a person. A healthy condition has the status Healthy.
+// conditionRule is the urgency of an unhealthy condition; the status of a healthy one is given.
 type conditionRule struct {
 	healthy  bool
 	severity Severity

@@ -10,8 +10,8 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// ends lists what has a date, soonest first: the earliest of the members' credentials, and each date
-// of machines, collateral and exceptions.
+// ends lists the dates, soonest first: the earliest of the members' credentials, and each date of
+// machines, collateral and exceptions.
 func ends(f Facts) []End {
 	out := []End{}
 	var first policy.AdmissionStatus

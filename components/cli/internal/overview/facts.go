@@ -43,7 +43,7 @@ type Coordinator struct {
 	Name string `json:"name"`
 	// CVM is the platform's word for its state; empty: the platform was not asked.
 	CVM string `json:"cvm,omitempty"`
-	// Answered: it answered. Leader and Term are those that it reports.
+	// Answered: it answered. Leader and Term are by its own answer.
 	Answered bool   `json:"answered"`
 	Leader   string `json:"leader,omitempty"`
 	Term     uint64 `json:"term,omitempty"`

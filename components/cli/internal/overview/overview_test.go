@@ -181,7 +181,7 @@ func TestReportOfACalmCluster(t *testing.T) {
 	}
 }
 
-// A finding about many slots of a group is told once.
+// Findings about many slots of a group become one.
 func TestFindingsAboutManySlotsAreJoined(t *testing.T) {
 	f := calm()
 	for i := range 50 {

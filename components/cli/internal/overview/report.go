@@ -16,7 +16,7 @@ const (
 	Page Severity = "page"
 	// Ticket needs a person during the day.
 	Ticket Severity = "ticket"
-	// Note needs nobody.
+	// Note needs no person.
 	Note Severity = "note"
 )
 
@@ -29,7 +29,7 @@ type Finding struct {
 	// Command leads on; empty: Text has the way out, or there is nothing to do.
 	Command string `json:"command,omitempty"`
 
-	// kind names findings about slots that are told as one when there are many; empty: never.
+	// kind names findings about slots that become one finding when there are many; empty: never.
 	kind string
 }
 

@@ -17,7 +17,7 @@ const (
 	shownEnds  = 5
 )
 
-// Overview is the state of a whole cluster: what a person should know first, then the facts.
+// Overview is the state of a whole cluster: first the findings, then the facts.
 func Overview(s Style, r overview.Report) string {
 	text := overviewHead(s, r) + "\n" + findings(s, r) + "\n" + overviewCoordinators(s, r.Coordinators)
 	if len(r.Groups) > 0 {
