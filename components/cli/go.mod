@@ -9,6 +9,7 @@ require (
 	cadre.dev/core v0.0.0
 	cadre.dev/platform v0.0.0
 	cadre.dev/proto v0.0.0
+	cadre.dev/raced v0.0.0
 	github.com/google/go-containerregistry v0.20.6
 	github.com/google/uuid v1.6.0
 	github.com/prometheus/client_model v0.6.2
@@ -78,4 +79,5 @@ replace (
 	cadre.dev/exec => ../exec
 	cadre.dev/platform => ../platform
 	cadre.dev/proto => ../../proto
+	cadre.dev/raced => ../raced
 )

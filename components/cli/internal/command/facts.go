@@ -19,6 +19,8 @@ import (
 )
 
 const (
+	// askTime bounds the questions to all coordinators: one that hangs must leave time for the records.
+	askTime = 8 * time.Second
 	// factsTime bounds all questions of one look at a cluster.
 	factsTime = 20 * time.Second
 	// groupsAtOnce is how many groups are read at the same time.
@@ -37,14 +39,16 @@ func (a *App) look(ctx context.Context, c client.Context, prove bool) (overview.
 	if unlisted != nil {
 		f.Unread = append(f.Unread, "list the coordinators: "+oneLine(unlisted))
 	}
+	asking, asked := context.WithTimeout(ctx, askTime)
+	defer asked()
 	proofs := make([]proof, len(list))
 	var proving sync.WaitGroup
 	for i, one := range list {
 		if prove && one.client != nil {
-			proving.Go(func() { proofs[i] = a.prove(ctx, c, one) })
+			proving.Go(func() { proofs[i] = a.prove(asking, c, one) })
 		}
 	}
-	infos, failed := askEach(ctx, list)
+	infos, failed := askEach(asking, list)
 	proving.Wait()
 
 	f.Coordinators = make([]overview.Coordinator, len(list))

@@ -28,50 +28,85 @@ const callsEach = 2
 
 // Collect asks each coordinator for its figures, and for those of agents: each agent once, through
 // one coordinator that it is connected to. The end of ctx ends the collection; nodes without an
-// answer by then have a Problem. Coordinators that cannot be asked leave the figures of the others.
-// The result is sorted, coordinators first.
+// answer by then have a Problem. Coordinators that cannot be asked leave the figures of the others: a
+// quarter of the time after the start, the agents of the coordinators that answered are asked. The
+// result is sorted, coordinators first.
 func Collect(ctx context.Context, coordinators []Coordinator) Collection {
 	begin := time.Now()
-	answers := make([]answer, len(coordinators))
-	var asking sync.WaitGroup
-	for i, c := range coordinators {
-		asking.Go(func() { answers[i] = ask(ctx, c) })
+	answers := make(chan answer, len(coordinators))
+	for _, c := range coordinators {
+		go func() { answers <- ask(ctx, c) }()
 	}
-	asking.Wait()
-
+	agents := agentAsker{ctx: ctx, assigned: map[string]bool{}}
+	late := time.NewTimer(patience(ctx, begin))
+	defer late.Stop()
 	var out Collection
-	seen := map[string]bool{}
-	var present []answer
-	for _, a := range answers {
-		if !seen[a.node.Instance] { // without a list of them, the gateway may lead to one twice
+	var early []answer // those that wait for the others
+	seen, waits := map[string]bool{}, true
+	for left := len(coordinators); left > 0 || waits; {
+		if left == 0 {
+			waits = false
+			agents.ask(early)
+			continue
+		}
+		select {
+		case a := <-answers:
+			left--
+			if seen[a.node.Instance] {
+				continue // without a list of them, the gateway may lead to one twice
+			}
 			seen[a.node.Instance] = true
 			out.Nodes = append(out.Nodes, a.node)
-			present = append(present, a)
+			if early = append(early, a); !waits {
+				agents.ask([]answer{a})
+			}
+		case <-late.C:
+			waits = false
+			agents.ask(early)
 		}
 	}
-	var mu sync.Mutex // guards agents
-	var agents []Node
-	for at, slots := range assign(present) {
+	agents.asking.Wait()
+	byInstance := func(a, b Node) int { return strings.Compare(a.Instance, b.Instance) }
+	slices.SortFunc(out.Nodes, byInstance)
+	slices.SortFunc(agents.nodes, byInstance)
+	out.Nodes = append(out.Nodes, agents.nodes...)
+	out.Took = time.Since(begin)
+	return out
+}
+
+// patience is how long agents wait for the answers of all coordinators.
+func patience(ctx context.Context, begin time.Time) time.Duration {
+	if end, ok := ctx.Deadline(); ok {
+		return max(end.Sub(begin)/4, 0)
+	}
+	return 2 * time.Second
+}
+
+// agentAsker asks agents through coordinators. Only asking is for several goroutines.
+type agentAsker struct {
+	ctx      context.Context
+	assigned map[string]bool
+	asking   sync.WaitGroup
+	mu       sync.Mutex
+	nodes    []Node // guarded by mu
+}
+
+// ask begins to ask the agents of these coordinators that were not asked yet.
+func (a *agentAsker) ask(present []answer) {
+	for at, slots := range assign(present, a.assigned) {
 		turns := make(chan struct{}, callsEach)
 		asker := present[at].asker
 		for some := range slices.Chunk(slots, client.MaxMetricsSlots) {
-			asking.Go(func() {
+			a.asking.Go(func() {
 				turns <- struct{}{}
-				got := askAgents(ctx, asker, some)
+				got := askAgents(a.ctx, asker, some)
 				<-turns
-				mu.Lock()
-				defer mu.Unlock()
-				agents = append(agents, got...)
+				a.mu.Lock()
+				defer a.mu.Unlock()
+				a.nodes = append(a.nodes, got...)
 			})
 		}
 	}
-	asking.Wait()
-	byInstance := func(a, b Node) int { return strings.Compare(a.Instance, b.Instance) }
-	slices.SortFunc(out.Nodes, byInstance)
-	slices.SortFunc(agents, byInstance)
-	out.Nodes = append(out.Nodes, agents...)
-	out.Took = time.Since(begin)
-	return out
 }
 
 // answer is a coordinator's.
@@ -90,20 +125,22 @@ func ask(ctx context.Context, c Coordinator) answer {
 }
 
 // assign gives each agent to one coordinator that it is connected to: to the coordinator with the
-// fewest agents so far. The result has the slots of each answer.
-func assign(answers []answer) [][]string {
+// fewest agents so far. The result has the slots of each answer, without those that are in done, to
+// which it adds them.
+func assign(answers []answer, done map[string]bool) [][]string {
 	out := make([][]string, len(answers))
 	of := map[string][]int{}
 	var all []string
 	for i, a := range answers {
 		for _, slot := range a.connected {
-			if of[slot] == nil {
+			if of[slot] == nil && !done[slot] {
 				all = append(all, slot)
 			}
 			of[slot] = append(of[slot], i)
 		}
 	}
 	for _, slot := range all {
+		done[slot] = true
 		best := of[slot][0]
 		for _, i := range of[slot] {
 			if len(out[i]) < len(out[best]) {

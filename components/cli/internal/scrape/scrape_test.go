@@ -11,8 +11,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"cadre.dev/client"
+	"cadre.dev/raced/synctest"
 )
 
 func TestMerge(t *testing.T) {
@@ -96,11 +98,19 @@ type fake struct {
 	slot   string
 	agents []string
 	err    error
+	after  time.Duration
 	calls  atomic.Int32
 	asked  atomic.Int32
 }
 
-func (f *fake) CoordinatorMetrics(context.Context) (client.Metrics, []string, error) {
+func (f *fake) CoordinatorMetrics(ctx context.Context) (client.Metrics, []string, error) {
+	if f.after > 0 {
+		select {
+		case <-time.After(f.after):
+		case <-ctx.Done():
+			return client.Metrics{}, nil, ctx.Err()
+		}
+	}
 	return client.Metrics{Slot: f.slot, Text: []byte("cadre_leader 1\n")}, f.agents, f.err
 }
 
@@ -146,6 +156,24 @@ func TestCollectAsksEachAgentOnce(t *testing.T) {
 	if c := Collect(t.Context(), []Coordinator{{"coordinator-2", gone}}); c.Healthy() {
 		t.Error("healthy without an answer")
 	}
+}
+
+// A coordinator that hangs leaves the figures of the others and of their agents; one that is only late
+// is asked for the agents that it alone knows.
+func TestCollectDoesNotWaitForAHangingCoordinator(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+		defer cancel()
+		one := &fake{slot: "coordinator-0", agents: []string{"pg-0", "pg-1"}}
+		late := &fake{slot: "coordinator-1", agents: []string{"pg-0", "pg-2"}, after: 5 * time.Second}
+		c := Collect(ctx, []Coordinator{{"a", one}, {"b", late}, {"coordinator-2", &fake{after: time.Hour}}})
+		if one.asked.Load() != 2 || late.asked.Load() != 1 || c.Took != 8*time.Second {
+			t.Errorf("%d and %d agents were asked in %s", one.asked.Load(), late.asked.Load(), c.Took)
+		}
+		if all := c.All(); len(c.Nodes) != 6 || len(all) != 2 || !strings.HasPrefix(all[0], "coordinator-2: context deadline exceeded") {
+			t.Errorf("%d nodes, problems %q", len(c.Nodes), all)
+		}
+	})
 }
 
 func TestCheckAddress(t *testing.T) {
