@@ -62,7 +62,7 @@ func (s Secrets) remove(text []byte) (cleaned []byte, n int) {
 	return text, n
 }
 
-// secretFields are fields whose values are left out, whatever they are: values of env are the users',
+// secretFields are fields whose values are left out, of any type: values of env are the users',
 // and records of Cadre have no field of the other names today.
 var secretFields = []string{"env", "environment", "headers", "token", "password", "secret_value", "api_key", "private_key"}
 
