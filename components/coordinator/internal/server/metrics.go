@@ -116,7 +116,7 @@ func (m *metricsServer) own(ctx context.Context, sees *groupReader) (*apiv1.Node
 			return nil, status.Errorf(codes.Internal, "METRICS_ABSENT: %s: %v", family.GetName(), err)
 		}
 		if text.Len() > maxMetricsText {
-			out.Error = "METRICS_TOO_LARGE: the figures of the coordinator are larger than an answer; http://127.0.0.1:7071/metrics of the CVM serves them"
+			out.Error = "METRICS_TOO_LARGE: the figures of the coordinator are larger than an answer; http://127.0.0.1:7070/metrics of the CVM serves them"
 			return out, nil
 		}
 	}
