@@ -29,7 +29,7 @@ func (a *App) reportCommand() *cobra.Command {
 	var file string
 	var timeout time.Duration
 	c := &cobra.Command{
-		Use: "report -o FILE.tar.gz", Short: "Write an archive about the whole cluster, for its support", Args: cobra.NoArgs,
+		Use: "report", Short: "Write an archive about the whole cluster, for its support", Args: cobra.NoArgs,
 		Long: `Collects the state of the cluster: cadre status, versions, trust, the figures of
 coordinators and agents, overlay, admissions, operations and overrides, and of each group
 its spec, status, plan, slots and rollouts. Every file is an answer of the API with the
