@@ -56,8 +56,7 @@ func (a *App) look(ctx context.Context, c client.Context, prove bool) (overview.
 	var firstError error
 	for i, one := range list {
 		said := overview.Coordinator{Name: one.name, CVM: one.cvm.Status}
-		switch err := failed[i]; {
-		case err == nil:
+		if err := failed[i]; err == nil {
 			said.Answered, said.Leader, said.Term, said.Version = true, infos[i].GetLeader(), infos[i].GetTerm(), infos[i].GetVersion()
 			if one.cvm.Name == "" {
 				said.Name = infos[i].GetSelf()
@@ -68,7 +67,7 @@ func (a *App) look(ctx context.Context, c client.Context, prove bool) (overview.
 			if why := infos[i].GetHalted(); why != "" {
 				f.Halted = why
 			}
-		default:
+		} else {
 			said.Problem, said.Untrusted = oneLine(err), client.KindOf(err) == client.Untrusted
 			if firstError == nil || client.KindOf(firstError) == client.Internal {
 				firstError = err

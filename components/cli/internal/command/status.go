@@ -84,7 +84,7 @@ func (a *App) watchOverview(ctx context.Context, every time.Duration) error {
 	for first := true; ; first = false {
 		facts, err := a.look(ctx, c, first)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // it was interrupted
 		}
 		if first {
 			machines = facts.Machines

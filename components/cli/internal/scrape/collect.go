@@ -37,7 +37,7 @@ func Collect(ctx context.Context, coordinators []Coordinator) Collection {
 	for _, c := range coordinators {
 		go func() { answers <- ask(ctx, c) }()
 	}
-	agents := agentAsker{ctx: ctx, assigned: map[string]bool{}}
+	agents := agentAsker{assigned: map[string]bool{}}
 	late := time.NewTimer(patience(ctx, begin))
 	defer late.Stop()
 	var out Collection
@@ -46,7 +46,7 @@ func Collect(ctx context.Context, coordinators []Coordinator) Collection {
 	for left := len(coordinators); left > 0 || waits; {
 		if left == 0 {
 			waits = false
-			agents.ask(early)
+			agents.ask(ctx, early)
 			continue
 		}
 		select {
@@ -58,11 +58,11 @@ func Collect(ctx context.Context, coordinators []Coordinator) Collection {
 			seen[a.node.Instance] = true
 			out.Nodes = append(out.Nodes, a.node)
 			if early = append(early, a); !waits {
-				agents.ask([]answer{a})
+				agents.ask(ctx, []answer{a})
 			}
 		case <-late.C:
 			waits = false
-			agents.ask(early)
+			agents.ask(ctx, early)
 		}
 	}
 	agents.asking.Wait()
@@ -84,7 +84,6 @@ func patience(ctx context.Context, begin time.Time) time.Duration {
 
 // agentAsker asks agents through coordinators. Only asking is for several goroutines.
 type agentAsker struct {
-	ctx      context.Context
 	assigned map[string]bool
 	asking   sync.WaitGroup
 	mu       sync.Mutex
@@ -92,14 +91,14 @@ type agentAsker struct {
 }
 
 // ask begins to ask the agents of these coordinators that were not asked yet.
-func (a *agentAsker) ask(present []answer) {
+func (a *agentAsker) ask(ctx context.Context, present []answer) {
 	for at, slots := range assign(present, a.assigned) {
 		turns := make(chan struct{}, callsEach)
 		asker := present[at].asker
 		for some := range slices.Chunk(slots, client.MaxMetricsSlots) {
 			a.asking.Go(func() {
 				turns <- struct{}{}
-				got := askAgents(a.ctx, asker, some)
+				got := askAgents(ctx, asker, some)
 				<-turns
 				a.mu.Lock()
 				defer a.mu.Unlock()
