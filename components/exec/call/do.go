@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -28,6 +29,27 @@ const (
 // returns when no process of the command is left. When ctx ends first, the command is killed, and
 // the error is ctx's cause. ErrNotThere is safe to retry.
 func Do(ctx context.Context, dir string, req Request) (Reply, error) {
+	req.Stream = false
+	return do(ctx, dir, req, nil)
+}
+
+// Stream is Do that gives take the command's output while it runs, at most StreamLimit bytes. take
+// must not keep data. An error of take kills the command and is returned. A slow take makes the
+// command wait, for at most the command's time.
+func Stream(ctx context.Context, dir string, req Request, take func(data []byte) error) (Reply, error) {
+	req.Stream = true
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	return do(ctx, dir, req, func(data []byte) {
+		if ctx.Err() == nil {
+			if err := take(data); err != nil {
+				cancel(err)
+			}
+		}
+	})
+}
+
+func do(ctx context.Context, dir string, req Request, take func([]byte)) (Reply, error) {
 	if err := req.Check(); err != nil {
 		return Reply{}, err
 	}
@@ -50,8 +72,7 @@ func Do(ctx context.Context, dir string, req Request) (Reply, error) {
 		_ = conn.CloseWrite() // which has the command killed
 	})
 	defer stop()
-	var reply Reply
-	err = readFrame(conn, &reply)
+	reply, err := lastReply(conn, take)
 	if ctx.Err() != nil {
 		return Reply{}, context.Cause(ctx)
 	}
@@ -62,6 +83,20 @@ func Do(ctx context.Context, dir string, req Request) (Reply, error) {
 	reply.Reason, reply.Problem = CleanReason(reply.Reason), CleanReason(reply.Problem)
 	reply.Output = reply.Output[:min(len(reply.Output), OutputLimit)]
 	return reply, nil
+}
+
+// lastReply reads the replies before the last one, whose output take gets; nil: there are none.
+func lastReply(conn io.Reader, take func([]byte)) (Reply, error) {
+	for total := 0; ; {
+		var reply Reply
+		if err := readFrame(conn, &reply); err != nil || take == nil || reply.End != "" {
+			return reply, err
+		}
+		if total += len(reply.Output); total > StreamLimit {
+			return Reply{}, fmt.Errorf("the service sends more than %d bytes of output", StreamLimit)
+		}
+		take(reply.Output)
+	}
 }
 
 // dial connects to the socket at path itself, without following links. The service controls the

@@ -16,6 +16,9 @@ const (
 	// OutputLimit is how many bytes of a command's output are kept; the rest is read
 	// and dropped.
 	OutputLimit = 64 << 10
+	// StreamLimit is how many bytes of a command's output Stream passes on; the rest is read and
+	// counted.
+	StreamLimit = 1 << 20
 	// ReasonLimit bounds the reason that a command gives, in bytes.
 	ReasonLimit = 256
 	// MaxTime is the longest that a command may be given.
@@ -44,6 +47,9 @@ type Request struct {
 	Time time.Duration `json:"time"`
 	// Restart requests an end and a new start of the workload; there is no command then.
 	Restart bool `json:"restart,omitempty"`
+	// Stream requests the output while the command runs: Replies with Output and without End, and
+	// then the last one, whose Output is empty.
+	Stream bool `json:"stream,omitempty"`
 }
 
 // End is how a command ended.
@@ -71,12 +77,14 @@ type Reply struct {
 	Reason string `json:"reason,omitempty"`
 	// Output is the start of the command's output. It may hold secrets.
 	Output []byte `json:"output,omitempty"`
+	// Dropped is the number of bytes of output above StreamLimit, of a streamed command.
+	Dropped uint64 `json:"dropped,omitempty"`
 }
 
 // Check returns the fault of a request.
 func (r Request) Check() error {
 	switch {
-	case r.Restart && (len(r.Argv) > 0 || len(r.Env) > 0):
+	case r.Restart && (len(r.Argv) > 0 || len(r.Env) > 0 || r.Stream):
 		return errors.New("restart: must not be combined with a command")
 	case r.Restart:
 	case len(r.Argv) == 0 || r.Argv[0] == "":

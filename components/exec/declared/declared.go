@@ -29,6 +29,16 @@ const (
 // Commands are argument vectors by service and name.
 type Commands map[string]map[string][]string
 
+// Declared is what a compose text lets the agent do in services.
+type Declared struct {
+	// Exec are the commands of hooks and checks; a service that declares anything is a key.
+	Exec Commands
+	// Run are the commands that operators may run.
+	Run Commands
+	// Logs are the services whose output operators may read, sorted.
+	Logs []string
+}
+
 // Problem is a fault that keeps a text's commands from being run.
 type Problem struct {
 	// Node is where; never nil from Tree.
@@ -42,17 +52,24 @@ type Problem struct {
 
 func (p Problem) String() string { return fmt.Sprintf("%s %s: %s", p.Path, p.Message, p.Fix) }
 
-// Read reads a whole compose text. With problems there are no commands.
-func Read(text string) (commands Commands, problems []Problem) {
+// Read returns the commands of hooks and checks of a whole compose text. With problems there are no
+// commands.
+func Read(text string) (Commands, []Problem) {
+	all, problems := ReadAll(text)
+	return all.Exec, problems
+}
+
+// ReadAll reads a whole compose text. With problems nothing is declared.
+func ReadAll(text string) (all Declared, problems []Problem) {
 	defer func() {
 		// A spec is foreign input: a parser's crash must be its refusal.
 		if crash := recover(); crash != nil {
-			commands, problems = nil, unreadable(fmt.Errorf("the reader crashes on it: %v", crash))
+			all, problems = Declared{}, unreadable(fmt.Errorf("the reader crashes on it: %v", crash))
 		}
 	}()
 	root, err := parse(text)
 	if err != nil {
-		return nil, unreadable(err)
+		return Declared{}, unreadable(err)
 	}
 	return Tree(root)
 }
@@ -79,8 +96,8 @@ func unreadable(err error) []Problem {
 }
 
 // Tree reads a parsed compose text without duplicate keys.
-func Tree(root *yaml.Node) (Commands, []Problem) {
-	r := &reader{root: root, out: Commands{}}
+func Tree(root *yaml.Node) (Declared, []Problem) {
+	r := &reader{root: root, out: Declared{Exec: Commands{}, Run: Commands{}}}
 	if key, _ := entry(root, Key); key != nil {
 		r.refuse(key, Key, "belongs to no service", "write it under the service whose commands it declares")
 	}
@@ -94,8 +111,9 @@ func Tree(root *yaml.Node) (Commands, []Problem) {
 	}
 	r.volumes()
 	if len(r.problems) > 0 {
-		return nil, r.problems
+		return Declared{}, r.problems
 	}
+	slices.Sort(r.out.Logs)
 	return r.out, nil
 }
 
@@ -109,7 +127,7 @@ func (s named) path(key string) string { return "services." + s.name + "." + key
 type reader struct {
 	root     *yaml.Node
 	services []named
-	out      Commands
+	out      Declared
 	problems []Problem
 }
 
@@ -130,33 +148,52 @@ func (r *reader) service(s named) {
 	if p := group.NameProblem(s.name); p != "" {
 		r.refuse(key, where, fmt.Sprintf("belongs to the service %q, whose name %s", s.name, p), "rename the service")
 	}
-	if body.Kind != yaml.MappingNode {
-		r.refuse(body, where, "is not a mapping of keys", "write exec: under it")
+	if body.Kind != yaml.MappingNode || len(body.Content) == 0 {
+		r.refuse(body, where, "is not a mapping of keys", "write exec:, commands: or logs: under it")
 		return
 	}
+	r.out.Exec[s.name] = map[string][]string{}
 	each(body, func(k, v *yaml.Node) {
-		if k.Value != "exec" {
-			r.refuse(k, where+"."+k.Value, "is not known", "only exec is")
+		switch at := where + "." + k.Value; k.Value {
+		case "exec":
+			r.out.Exec[s.name] = r.names(at, v, body)
+		case "commands":
+			r.out.Run[s.name] = r.names(at, v, body)
+		case "logs":
+			r.logs(s, at, v)
+		default:
+			r.refuse(k, at, "is not known", "only exec, commands and logs are")
 		}
 	})
-	r.names(s, get(body, "exec"), body)
 	r.start(s, key)
 }
 
-func (r *reader) names(s named, list, at *yaml.Node) {
-	where := s.path(Key) + ".exec"
+// logs opens the service's output to operators.
+func (r *reader) logs(s named, where string, value *yaml.Node) {
+	switch {
+	case value.Kind != yaml.ScalarNode || value.Tag != "!!bool" || value.Value != "true" && value.Value != "false":
+		r.refuse(value, where, "is not true or false", "write true to open the service's output to operators")
+	case value.Value == "true" && text(s.node, "tty") != "" && text(s.node, "tty") != "false":
+		r.refuse(value, where, "opens the output of a terminal, which is not kept", "remove tty from the service")
+	case value.Value == "true":
+		r.out.Logs = append(r.out.Logs, s.name)
+	}
+}
+
+func (r *reader) names(where string, list, at *yaml.Node) map[string][]string {
 	if list == nil || list.Kind != yaml.MappingNode || len(list.Content) > 2*maxNames {
 		r.refuse(at, where, fmt.Sprintf("is not a mapping of at most %d names", maxNames), "write name: [program, argument, ...], or {} for a service that is only restarted")
-		return
+		return nil
 	}
-	r.out[s.name] = map[string][]string{}
+	out := map[string][]string{}
 	each(list, func(key, value *yaml.Node) {
 		at := where + "." + key.Value
 		if p := group.NameProblem(key.Value); p != "" {
 			r.refuse(key, at, "has a name that "+p, "choose another name")
 		}
-		r.out[s.name][key.Value] = r.argv(at, value)
+		out[key.Value] = r.argv(at, value)
 	})
+	return out
 }
 
 func (r *reader) argv(at string, list *yaml.Node) []string {

@@ -70,7 +70,12 @@ func TestHK03_OnlyLiteralWordsOfTheTextAreRun(t *testing.T) {
 		{drain, `"../up": [a]`, "services.db.x-cadre.exec.../up"},
 		{drain, "ready: [a]", "compose"}, // twice
 		{"      exec:\n", "      shell: yes\n      exec:\n", "services.db.x-cadre.shell"},
-		{"      exec:\n", "      commands:\n", "services.db.x-cadre.exec"},
+		{"      exec:\n", "      logs: yes\n      exec:\n", "services.db.x-cadre.logs"},
+		{"      exec:\n", "      logs: \"true\"\n      exec:\n", "services.db.x-cadre.logs"},
+		{"      exec:\n", "      logs: {all: true}\n      exec:\n", "services.db.x-cadre.logs"},
+		{"      exec:\n", "      commands: {vacuum: vacuumdb}\n      exec:\n", "services.db.x-cadre.commands.vacuum"},
+		{"      exec:\n", "      commands: {vacuum: [a, $B]}\n      exec:\n", "services.db.x-cadre.commands.vacuum[1]"},
+		{"      exec:\n", "      commands:\n      exec:\n", "services.db.x-cadre.commands"},
 		{"    command: [/run/mesh/exec, --, postgres]\n", "    command: [postgres]\n", "services.db.command"},
 		{"    command: [/run/mesh/exec, --, postgres]\n", "    command: /run/mesh/exec -- postgres\n", "services.db.command"},
 		{"    command: [/run/mesh/exec, --, postgres]\n", "", "services.db.command"},
@@ -211,4 +216,25 @@ func FuzzRead(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestOperatorsCommandsAndLogsAreDeclared(t *testing.T) {
+	open := strings.Replace(good, "      exec:\n", "      logs: true\n      commands: {vacuum: [vacuumdb, --all]}\n      exec:\n", 1)
+	all, problems := ReadAll(open)
+	if len(problems) > 0 || !reflect.DeepEqual(all.Run, Commands{"db": {"vacuum": {"vacuumdb", "--all"}}}) || !reflect.DeepEqual(all.Logs, []string{"db"}) || len(all.Exec["db"]) != 2 {
+		t.Errorf("%+v, %v", all, problems)
+	}
+	// Without exec the agent may restart the service as with an empty one.
+	begin, end := strings.Index(good, "      exec:\n"), strings.Index(good, "  web:\n")
+	only := good[:begin] + "      logs: true\n" + good[end:]
+	all, problems = ReadAll(only)
+	if len(problems) > 0 || all.Exec["db"] == nil || len(all.Logs) != 1 || all.Run["db"] != nil {
+		t.Errorf("%+v, %v", all, problems)
+	}
+	if all, _ = ReadAll(strings.Replace(only, "logs: true", "logs: false", 1)); all.Logs != nil {
+		t.Errorf("closed logs are open: %+v", all)
+	}
+	if _, problems = ReadAll(strings.Replace(only, "    image: db\n", "    image: db\n    tty: true\n", 1)); len(problems) != 1 || problems[0].Path != "services.db.x-cadre.logs" {
+		t.Errorf("a terminal's output: %v", problems)
+	}
 }

@@ -10,6 +10,9 @@
 //	    x-cadre:
 //	      exec:
 //	        drain: [/usr/local/bin/drain, --now]
+//	      commands:
+//	        vacuum: [vacuumdb, --all]
+//	      logs: true
 //	volumes:
 //	  exec-db:
 //	    driver_opts: { type: tmpfs, device: tmpfs }
@@ -17,7 +20,8 @@
 //	  exec:
 //	    content: | # Script
 //
-// A spec names service and command; only the measured text defines the command, so that unmeasured
+// Hooks and checks run the commands of exec, operators those of commands; logs opens the service's
+// output to operators. A caller names service and command; only the measured text defines the command, so that unmeasured
 // input chooses no word of it. The volume ensures that a service takes commands only from the
 // agent: this package checks the volume, too.
 package declared

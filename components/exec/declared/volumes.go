@@ -65,7 +65,7 @@ func (r *reader) volumes() {
 		}
 	}
 	for _, s := range r.services {
-		if r.out[s.name] != nil {
+		if r.out.Exec[s.name] != nil {
 			r.shared(s, seen)
 		}
 		r.others(s, owner)
@@ -84,9 +84,9 @@ func (r *reader) place(m mount, owner map[string]string, seen map[string]bool) {
 	where := "services." + m.service + ".volumes"
 	service, below := strings.CutPrefix(m.target, Folder+"/")
 	switch {
-	case m.service == Agent && below && r.out[service] != nil:
+	case m.service == Agent && below && r.out.Exec[service] != nil:
 		seen["agent:"+service] = true
-	case m.service != Agent && !below && r.out[m.service] != nil:
+	case m.service != Agent && !below && r.out.Exec[m.service] != nil:
 		service = m.service
 		seen[service] = true
 		if m.readOnly {

@@ -35,14 +35,14 @@ func (r *reader) others(s named, owner map[string]string) {
 // namespace holds neither processes nor files, so it may be shared.
 func (r *reader) processes(s named) {
 	at, v := entry(s.node, "pid")
-	if at == nil || len(r.out) == 0 {
+	if at == nil || len(r.out.Exec) == 0 {
 		return
 	}
 	of, service := strings.CutPrefix(v.Value, "service:")
 	switch {
-	case r.out[s.name] != nil || s.name == Agent:
+	case r.out.Exec[s.name] != nil || s.name == Agent:
 		r.refuse(v, s.path("pid"), "shares the processes of a service that has a folder of commands", "remove it")
-	case !service || r.out[of] != nil || of == Agent:
+	case !service || r.out.Exec[of] != nil || of == Agent:
 		r.refuse(v, s.path("pid"), "leads to folders of commands", "remove it, or name a service without commands that is not "+Agent)
 	}
 }

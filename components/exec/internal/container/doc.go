@@ -11,6 +11,9 @@
 // On a request of the agent, through the server, init ends the workload and starts it again, with
 // the agent's last environment (workload.go); no process of the previous run is left then.
 //
+// Where the agent asks for it, init passes the workload's output on through pipes, keeps the last part
+// in memory and gives it to the agent (output.go).
+//
 // Init updates the container's hosts file with the agent's names, in place and while programs read
 // it (names.go). For that it can be root where workload and commands are another user's (user.go).
 //

@@ -84,6 +84,7 @@ func Init(cfg Config, argv []string) int {
 	if err != nil {
 		return fail(exitFailed, err)
 	}
+	out := keepOutput(cfg, as)
 	follow(cfg)
 	program, err := exec.LookPath(argv[0])
 	if err != nil {
@@ -97,7 +98,7 @@ func Init(cfg Config, argv []string) int {
 		return fail(exitFailed, err)
 	}
 	defer end.Close() //nolint:errcheck // its end is the server's
-	w := &workload{env: env, program: program, argv: argv, as: as}
+	w := &workload{env: env, program: program, argv: argv, as: as, files: out.files}
 	if err := w.begin(); err != nil {
 		return fail(exitCannotRun, err)
 	}
@@ -108,7 +109,9 @@ func Init(cfg Config, argv []string) int {
 	if end != nil {
 		go w.takeRestarts(end)
 	}
-	return w.reap(server)
+	code := w.reap(server)
+	out.drain()
+	return code
 }
 
 // checkMark runs after admission, by when the agent has written the mark that it found in the

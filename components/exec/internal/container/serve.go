@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/signal"
@@ -82,7 +83,7 @@ func listen(path string) (*net.UnixListener, error) {
 
 func (s *server) answer(conn *net.UnixConn) {
 	defer conn.Close() //nolint:errcheck // answered, or not worth an answer
-	if err := s.fromAgent(conn); err != nil {
+	if err := fromAgent(conn, s.agent); err != nil {
 		_ = fail(0, err)
 		return
 	}
@@ -98,8 +99,8 @@ func (s *server) answer(conn *net.UnixConn) {
 	_ = call.WriteReply(conn, reply) // a caller that is gone needs none
 }
 
-// fromAgent rejects any other user that opened the socket.
-func (s *server) fromAgent(conn *net.UnixConn) error {
+// fromAgent rejects any other user than the agent's that opened the socket.
+func fromAgent(conn *net.UnixConn, agent int) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return err
@@ -111,8 +112,8 @@ func (s *server) fromAgent(conn *net.UnixConn) error {
 	}); err != nil || credErr != nil {
 		return errors.Join(err, credErr)
 	}
-	if int(who.Uid) != s.agent {
-		return fmt.Errorf("a caller with user id %d is rejected: commands come from the agent", who.Uid)
+	if int(who.Uid) != agent {
+		return fmt.Errorf("a caller with user id %d is rejected: calls come from the agent", who.Uid)
 	}
 	return nil
 }
@@ -142,7 +143,8 @@ func (s *server) carryOut(conn *net.UnixConn) call.Reply {
 		_, _ = conn.Read(make([]byte, 1))
 		_ = p.control.w.Close()
 	}()
-	output, reason, status := keep(p.output.r, call.OutputLimit), keep(p.reason.r, 4*call.ReasonLimit), keep(p.status.r, 4096)
+	output, dropped := outputOf(req, p.output.r, conn)
+	reason, status := keep(p.reason.r, 4*call.ReasonLimit), keep(p.status.r, 4096)
 	code := <-ended
 	p.drain()
 	reply := call.Reply{End: call.Signalled, Code: int(syscall.SIGKILL)}
@@ -152,7 +154,44 @@ func (s *server) carryOut(conn *net.UnixConn) call.Reply {
 		}
 	}
 	reply.Output, reply.Reason = <-output, call.CleanReason(string(<-reason))
+	reply.Dropped = *dropped
 	return reply
+}
+
+// outputOf reads a command's output, which it yields or streams to conn. The number of dropped bytes
+// is there once the channel has yielded.
+func outputOf(req call.Request, from io.Reader, conn *net.UnixConn) (output <-chan []byte, dropped *uint64) {
+	dropped = new(uint64)
+	if !req.Stream {
+		return keep(from, call.OutputLimit), dropped
+	}
+	done := make(chan []byte, 1)
+	// A caller that does not read holds the command up for no longer than the command's time.
+	_ = conn.SetWriteDeadline(time.Now().Add(req.Time + receiveLimit))
+	go func() {
+		*dropped = relay(from, func(data []byte) error { return call.WriteReply(conn, call.Reply{Output: data}) })
+		done <- nil
+	}()
+	return done, dropped
+}
+
+// relay reads from to its end and sends the first StreamLimit bytes, unless send fails before. It
+// returns the number of other bytes.
+func relay(from io.Reader, send func([]byte) error) (dropped uint64) {
+	piece, left := make([]byte, 32<<10), call.StreamLimit
+	for {
+		n, err := from.Read(piece)
+		if sent := min(n, left); sent > 0 {
+			if left -= sent; send(piece[:sent]) != nil {
+				left = 0
+			}
+			n -= sent
+		}
+		dropped += uint64(n)
+		if err != nil {
+			return dropped
+		}
+	}
 }
 
 // restart has commands begin with the environment of the run that it begins.

@@ -18,6 +18,8 @@ type workload struct {
 	program string
 	argv    []string
 	as      *syscall.Credential
+	// files are the standard descriptors of each run.
+	files []uintptr
 
 	mu sync.Mutex
 	// env is the initial environment of each run. Guarded by mu.
@@ -33,7 +35,7 @@ type workload struct {
 
 // begin starts a run. The caller holds mu, except for the first run.
 func (w *workload) begin() error {
-	pid, err := syscall.ForkExec(w.program, w.argv, &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Credential: w.as}})
+	pid, err := syscall.ForkExec(w.program, w.argv, &syscall.ProcAttr{Env: os.Environ(), Files: w.files, Sys: &syscall.SysProcAttr{Credential: w.as}})
 	if err != nil {
 		return startProblem(w.program, err, w.as)
 	}
