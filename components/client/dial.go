@@ -62,6 +62,7 @@ type Options struct {
 // Client calls the coordinators of one cluster. Safe for concurrent use.
 type Client struct {
 	ctx    Context
+	opts   Options
 	conn   *grpc.ClientConn
 	api    apiv1.ClusterServiceClient
 	policy apiv1.PolicyServiceClient
@@ -102,7 +103,7 @@ func Dial(c Context, opts Options) (*Client, error) {
 	if timeout <= 0 {
 		timeout = 30 * time.Second
 	}
-	return &Client{ctx: c, conn: conn, api: apiv1.NewClusterServiceClient(conn), policy: apiv1.NewPolicyServiceClient(conn), operations: apiv1.NewOperationServiceClient(conn), link: l, timeout: timeout}, nil
+	return &Client{ctx: c, opts: opts, conn: conn, api: apiv1.NewClusterServiceClient(conn), policy: apiv1.NewPolicyServiceClient(conn), operations: apiv1.NewOperationServiceClient(conn), link: l, timeout: timeout}, nil
 }
 
 func newConn(c Context, opts Options, cfg *tls.Config) (*grpc.ClientConn, error) {

@@ -17,6 +17,7 @@ import (
 	"cadre.dev/core/clusterid"
 	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
+	"cadre.dev/exec/logring"
 	"cadre.dev/overlay"
 	"cadre.dev/platform"
 )
@@ -68,6 +69,8 @@ type Deps struct {
 	// Verifier is for tests; nil: New makes one from the trust file, with its collateral.
 	Verifier Verifier
 	Log      *slog.Logger
+	// OwnLog has the last lines of Log, for operators; nil: they get none.
+	OwnLog *logring.Ring
 	// Now is the clock; nil: the system's.
 	Now func() time.Time
 	// Timing of the engine; zero fields take their defaults.

@@ -434,7 +434,8 @@ func (c *Coordinator) assembleServer(judge *specvalidate.Validator, measured mea
 			Sessions: c.reports.Connected, Connected: c.connected, StepDown: c.reconcile.StepDown,
 		},
 		Metrics: server.Metrics{Gather: c.metrics.Gather, Connected: c.control.Connected, Agent: c.control.Metrics},
-		Now: c.deps.Now, Log: c.log, Panics: c.panics,
+		Logs:    server.LogSources{Own: c.deps.OwnLog, Agent: c.control.Agent, Coordinators: c.peers.Members},
+		Now:     c.deps.Now, Log: c.log, Panics: c.panics,
 	})
 }
 

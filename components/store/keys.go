@@ -316,3 +316,11 @@ func checkPath(path string) error {
 	}
 	return nil
 }
+
+// LogsKey and RunKey are keys without a record. The right to write LogsKey permits a caller to read
+// the logs of a group's instances, and the right to write RunKey to run the commands that the
+// group's compose text declares for operators. The group of coordinators is "coordinator".
+func LogsKey(group string) string { return ControlPrefix + "logs/" + group }
+
+// RunKey is a key without a record; see LogsKey.
+func RunKey(group string) string { return ControlPrefix + "run/" + group }

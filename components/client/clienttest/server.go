@@ -74,6 +74,7 @@ type Server struct {
 	apiv1.UnimplementedAuditServiceServer
 	apiv1.UnimplementedOperatorServiceServer
 	apiv1.UnimplementedCoordinatorsServiceServer
+	logs
 
 	// Attest answers AttestCoordinator; nil: unimplemented. Set it before Start.
 	Attest func(ctx context.Context, req *apiv1.AttestCoordinatorRequest) (*apiv1.AttestCoordinatorResponse, error)
@@ -116,7 +117,7 @@ type Server struct {
 	stepDown     func(instance, raftTo string)
 	removed      []string
 	backups      Backups
-	metrics   string
+	metrics      string
 	// agentMetrics are the figures of agents by Slot.
 	agentMetrics map[string]string
 	index        uint64
@@ -188,6 +189,7 @@ func (s *Server) serve(t testing.TB, listener net.Listener) {
 	apiv1.RegisterOperatorServiceServer(server, s)
 	apiv1.RegisterCoordinatorsServiceServer(server, s)
 	apiv1.RegisterMetricsServiceServer(server, metricsServer{s: s})
+	apiv1.RegisterLogServiceServer(server, logService{s: s})
 	s.server = server
 	done := make(chan struct{})
 	go func() {

@@ -17,6 +17,7 @@ import (
 	"cadre.dev/agent/internal/agent"
 	"cadre.dev/agent/internal/parent"
 	"cadre.dev/core/group"
+	"cadre.dev/exec/logring"
 	"cadre.dev/logging"
 	"cadre.dev/overlay"
 )
@@ -145,7 +146,8 @@ func read(args []string, getenv func(string) string, stderr io.Writer) (s settin
 		_, _ = fmt.Fprintln(stderr, "cadre-agent:", err)
 		return s, 2, true
 	}
-	cfg.Log = logging.New("cadre-agent", level.String(), stderr)
+	cfg.OwnLog = &logring.Ring{}
+	cfg.Log = logging.New("cadre-agent", level.String(), io.MultiWriter(stderr, cfg.OwnLog))
 	return s, 0, false
 }
 

@@ -152,7 +152,7 @@ func New(cfg Config) (*Agent, error) {
 	})
 	a.hub, err = control.New(control.Config{
 		Disk: disk, Report: a.builder.Build, ReportChanged: &a.changed, Log: cfg.Log,
-		Overlay: a.overlayServer(), Pauser: routePauser{a}, Metrics: a.gatherer(), Run: run,
+		Overlay: a.overlayServer(), Pauser: routePauser{a}, Metrics: a.gatherer(), Run: run, Operators: commands, OwnLog: cfg.OwnLog,
 	})
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"cadre.dev/exec/logring"
 	"cadre.dev/overlay"
 )
 
@@ -54,6 +55,8 @@ type Config struct {
 	// Parent outlives this process; nil: nothing does.
 	Parent Parent
 	Log    *slog.Logger
+	// OwnLog has the last lines of Log, for operators; nil: they get none.
+	OwnLog *logring.Ring
 }
 
 // check names all problems at once and prepares the folders.

@@ -34,23 +34,24 @@ const (
 type Runner struct {
 	dir      string
 	log      *slog.Logger
-	commands atomic.Pointer[declared.Commands] // nil until Declare
+	declared atomic.Pointer[declared.Declared] // nil until Declare
 	stops    atomic.Pointer[map[string]time.Duration]
 }
 
 // New returns a Runner without commands; dir has one folder for each service that takes commands.
 func New(dir string, log *slog.Logger) *Runner { return &Runner{dir: dir, log: log} }
 
-// Declare takes the commands of the measured compose text, and the stop times of its services. A
-// faulty compose text declares no command.
+// Declare takes the commands of the measured compose text, the services whose logs it opens, and the
+// stop times of its services. A faulty compose text declares nothing.
 func (r *Runner) Declare(compose string) {
-	commands, problems := declared.Read(compose)
+	all, problems := declared.ReadAll(compose)
 	for _, p := range problems {
 		r.log.Error("no command is run: the measured compose file declares them with faults", "problem", p.String())
 	}
 	stops := declared.Stops(compose)
 	r.stops.Store(&stops)
-	r.commands.Store(&commands)
+	r.declared.Store(&all)
+	r.askToKeep(all.Logs)
 }
 
 // Run runs a's command for at most limit, with env in addition to the service's own environment. It
@@ -59,11 +60,11 @@ func (r *Runner) Declare(compose string) {
 // ErrNotThere of call is safe to retry.
 func (r *Runner) Run(ctx context.Context, a group.ExecAction, env []string, limit time.Duration) error {
 	name := a.Service + "/" + a.Command
-	commands := r.commands.Load()
-	if commands == nil {
-		return fmt.Errorf("command %s: the measured compose file of this CVM is not known yet", name)
+	text := r.declared.Load()
+	if text == nil {
+		return fmt.Errorf("command %s: %w", name, errUnknownText)
 	}
-	argv := (*commands)[a.Service][a.Command]
+	argv := text.Exec[a.Service][a.Command]
 	if argv == nil {
 		return fmt.Errorf("EXEC_FORBIDDEN: command %s is not declared in the measured compose file", name)
 	}
@@ -109,11 +110,11 @@ func untilThere(ctx context.Context, try func() error) error {
 // Restart ends the workload of a service and starts it again, in its container. Only a service
 // whose commands the measured compose text declares can be restarted, even if it declares none.
 func (r *Runner) Restart(ctx context.Context, service string) error {
-	commands := r.commands.Load()
-	if commands == nil {
-		return errors.New("the measured compose file of this CVM is not known yet")
+	text := r.declared.Load()
+	if text == nil {
+		return errUnknownText
 	}
-	if _, ok := (*commands)[service]; !ok {
+	if text.Exec[service] == nil {
 		return fmt.Errorf("EXEC_FORBIDDEN: service %q has no %s in the measured compose file, so it is not restarted alone", service, declared.Key)
 	}
 	stop := stopWithin

@@ -16,13 +16,14 @@ import (
 
 	"cadre.dev/agent/internal/latestvalue"
 	"cadre.dev/agent/internal/peers"
+	"cadre.dev/exec/logring"
 	"cadre.dev/overlay"
 	"cadre.dev/overlaystatus"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 	"google.golang.org/protobuf/proto"
 )
 
-// Config makes a Hub. All fields but Mesh and Holder are required.
+// Config makes a Hub. All fields but Overlay, Pauser, Operators and OwnLog are required.
 type Config struct {
 	// Disk keeps the Term and the state of the records.
 	Disk *durable.Disk
@@ -36,6 +37,10 @@ type Config struct {
 	Pauser RoutePauser
 	// Metrics answers coordinators' requests for figures; nil: there are none.
 	Metrics prometheus.Gatherer
+	// Operators serves coordinators' calls for operators, and OwnLog has this process's own log; nil:
+	// such calls are refused.
+	Operators Operators
+	OwnLog    *logring.Ring
 	// Run is how many processes this Boot had before: reports are numbered on from theirs.
 	Run uint32
 	Log *slog.Logger
@@ -49,6 +54,7 @@ type Hub struct {
 	peers   latestvalue.Value[[]overlay.Peer]
 	reports latestvalue.Value[update]
 	ended   latestvalue.Value[*Ended]
+	logs    *logCalls
 	// sessions counts live ones.
 	sessions latestvalue.Value[int]
 	// leaving: this Boot has sent its farewell.
@@ -73,7 +79,7 @@ func New(cfg Config) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Hub{cfg: cfg, term: term, sequence: uint64(cfg.Run) << 32, live: map[*session]struct{}{}}, nil
+	return &Hub{cfg: cfg, term: term, logs: newLogCalls(cfg.Operators, cfg.OwnLog), sequence: uint64(cfg.Run) << 32, live: map[*session]struct{}{}}, nil
 }
 
 // Desired is the newest desired state that may be obeyed; nil before the first.

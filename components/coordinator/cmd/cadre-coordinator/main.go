@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -14,6 +15,7 @@ import (
 
 	"cadre.dev/attest"
 	"cadre.dev/coordinator"
+	"cadre.dev/exec/logring"
 	"cadre.dev/logging"
 	"cadre.dev/overlay"
 	"cadre.dev/platform"
@@ -43,7 +45,8 @@ func run(ctx context.Context, args []string, env func(string) string) error {
 	if err != nil {
 		return err
 	}
-	log := logging.New("cadre-coordinator", o.logLevel, os.Stderr)
+	own := &logring.Ring{}
+	log := logging.New("cadre-coordinator", o.logLevel, io.MultiWriter(os.Stderr, own))
 	trust, trustFile, err := attest.LoadTrust(o.trustFile)
 	if err != nil {
 		return err
@@ -76,7 +79,7 @@ func run(ctx context.Context, args []string, env func(string) string) error {
 		StateDir: o.stateDir, RunDir: o.runDir, ConsulBinary: o.consulBinary, Datacenter: o.datacenter, Version: version,
 		TracesEndpoint: o.tracesEndpoint,
 	}, coordinator.Deps{
-		Guest: guest, Platform: cloud, Log: log,
+		Guest: guest, Platform: cloud, Log: log, OwnLog: own,
 		Failpoint: failpoint(o.failpointFile, log),
 	})
 	if err != nil {

@@ -34,16 +34,9 @@ func (s *Service) Connected() []string {
 }
 
 func (s *Service) remote(slot string) (overlaystatus.Remote, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var newest *session
-	for one := range s.wakes[slot] {
-		if newest == nil || one.number > newest.number {
-			newest = one
-		}
-	}
-	if newest == nil {
+	agent, ok := s.Agent(slot)
+	if !ok {
 		return overlaystatus.Remote{}, false
 	}
-	return overlaystatus.Remote{Slot: slot, Agent: newest.agent}, true
+	return overlaystatus.Remote{Slot: slot, Agent: agent}, true
 }

@@ -100,6 +100,8 @@ type Config struct {
 	Agents  func(slot string) (overlaystatus.Asked, bool)
 	// Metrics gives the figures of this coordinator and of the agents that are connected here.
 	Metrics Metrics
+	// Logs gives logs and runs commands for operators.
+	Logs LogSources
 	// Watermark reports the watermarks of the records.
 	Watermark Watermark
 	// Coordinators serves CoordinatorsService.
@@ -156,6 +158,8 @@ type Server struct {
 	watches                chan struct{} // bounds watches
 	kv                     *kvproxy.Proxy
 	backups                chan struct{} // one backup or restore at a time: each is in memory
+	// readers and commands bound the calls of LogService.
+	readers, commands chan struct{}
 }
 
 // New makes the server.
@@ -163,6 +167,7 @@ func New(cfg Config) *Server {
 	s := &Server{
 		cfg: cfg, quotes: make(chan struct{}, 2), operatorQuotes: make(chan struct{}, 2), watches: make(chan struct{}, maxWatches),
 		backups: make(chan struct{}, 1),
+		readers: make(chan struct{}, maxReaders), commands: make(chan struct{}, maxCommands),
 	}
 	s.operator.turn = make(chan struct{}, 1)
 	s.kv = kvproxy.New(kvproxy.Config{Consul: cfg.Consul, Datacenter: cfg.Datacenter, Transport: cfg.Transport, Allow: s.allowSpec})
@@ -209,6 +214,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	apiv1.RegisterCoordinatorsServiceServer(server, s)
 	apiv1.RegisterBackupServiceServer(server, s)
 	apiv1.RegisterMetricsServiceServer(server, newMetricsServer(s))
+	apiv1.RegisterLogServiceServer(server, logService{s: s})
 	stop := context.AfterFunc(ctx, func() {
 		web.stop()
 		s.callers.Close() // otherwise gRPC would wait for pending token checks

@@ -3025,6 +3025,297 @@ func (x *OverlayBenchResponse) GetBench() *v1.Bench {
 	return nil
 }
 
+type LogsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A service of the compose text; cadre-agent is the agent itself; empty: the one service whose
+	// logs are open.
+	Service string `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	// How many of the last lines; 0: all that are kept.
+	Lines uint32 `protobuf:"varint,2,opt,name=lines,proto3" json:"lines,omitempty"`
+	// Continue with later output until the call ends.
+	Follow        bool `protobuf:"varint,3,opt,name=follow,proto3" json:"follow,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogsRequest) Reset() {
+	*x = LogsRequest{}
+	mi := &file_cadre_control_v1_control_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogsRequest) ProtoMessage() {}
+
+func (x *LogsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_control_v1_control_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
+func (*LogsRequest) Descriptor() ([]byte, []int) {
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *LogsRequest) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *LogsRequest) GetLines() uint32 {
+	if x != nil {
+		return x.Lines
+	}
+	return 0
+}
+
+func (x *LogsRequest) GetFollow() bool {
+	if x != nil {
+		return x.Follow
+	}
+	return false
+}
+
+// LogsResponse is one piece of a log.
+type LogsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most 16 KiB.
+	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	// Bytes that were lost before data, because the reader was too slow.
+	Dropped       uint64 `protobuf:"varint,2,opt,name=dropped,proto3" json:"dropped,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogsResponse) Reset() {
+	*x = LogsResponse{}
+	mi := &file_cadre_control_v1_control_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogsResponse) ProtoMessage() {}
+
+func (x *LogsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_control_v1_control_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogsResponse.ProtoReflect.Descriptor instead.
+func (*LogsResponse) Descriptor() ([]byte, []int) {
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *LogsResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *LogsResponse) GetDropped() uint64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
+}
+
+type RunCommandRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	// Name in the compose text.
+	Command string `protobuf:"bytes,2,opt,name=command,proto3" json:"command,omitempty"`
+	// At most 10 minutes; absent: one minute.
+	Limit         *durationpb.Duration `protobuf:"bytes,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunCommandRequest) Reset() {
+	*x = RunCommandRequest{}
+	mi := &file_cadre_control_v1_control_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunCommandRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunCommandRequest) ProtoMessage() {}
+
+func (x *RunCommandRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_control_v1_control_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunCommandRequest.ProtoReflect.Descriptor instead.
+func (*RunCommandRequest) Descriptor() ([]byte, []int) {
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *RunCommandRequest) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *RunCommandRequest) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *RunCommandRequest) GetLimit() *durationpb.Duration {
+	if x != nil {
+		return x.Limit
+	}
+	return nil
+}
+
+// RunCommandResponse is a part of a command's output, or its end, which comes last.
+type RunCommandResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Standard output and standard error, at most 1 MiB in all.
+	Output        []byte      `protobuf:"bytes,1,opt,name=output,proto3" json:"output,omitempty"`
+	End           *CommandEnd `protobuf:"bytes,2,opt,name=end,proto3" json:"end,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunCommandResponse) Reset() {
+	*x = RunCommandResponse{}
+	mi := &file_cadre_control_v1_control_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunCommandResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunCommandResponse) ProtoMessage() {}
+
+func (x *RunCommandResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_control_v1_control_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunCommandResponse.ProtoReflect.Descriptor instead.
+func (*RunCommandResponse) Descriptor() ([]byte, []int) {
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *RunCommandResponse) GetOutput() []byte {
+	if x != nil {
+		return x.Output
+	}
+	return nil
+}
+
+func (x *RunCommandResponse) GetEnd() *CommandEnd {
+	if x != nil {
+		return x.End
+	}
+	return nil
+}
+
+// CommandEnd is how a command ended.
+type CommandEnd struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The command's exit code; 128 and the number of the signal that ended it; 124: it was killed since
+	// its time was up.
+	Code uint32 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
+	// Bytes of output above the bound.
+	Dropped       uint64 `protobuf:"varint,2,opt,name=dropped,proto3" json:"dropped,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CommandEnd) Reset() {
+	*x = CommandEnd{}
+	mi := &file_cadre_control_v1_control_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CommandEnd) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CommandEnd) ProtoMessage() {}
+
+func (x *CommandEnd) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_control_v1_control_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CommandEnd.ProtoReflect.Descriptor instead.
+func (*CommandEnd) Descriptor() ([]byte, []int) {
+	return file_cadre_control_v1_control_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *CommandEnd) GetCode() uint32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *CommandEnd) GetDropped() uint64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
+}
+
 var File_cadre_control_v1_control_proto protoreflect.FileDescriptor
 
 const file_cadre_control_v1_control_proto_rawDesc = "" +
@@ -3240,7 +3531,25 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\tdirection\x18\x02 \x01(\x0e2\x1b.cadre.overlay.v1.DirectionR\tdirection\x125\n" +
 	"\bduration\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\bduration\"E\n" +
 	"\x14OverlayBenchResponse\x12-\n" +
-	"\x05bench\x18\x01 \x01(\v2\x17.cadre.overlay.v1.BenchR\x05bench*s\n" +
+	"\x05bench\x18\x01 \x01(\v2\x17.cadre.overlay.v1.BenchR\x05bench\"U\n" +
+	"\vLogsRequest\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12\x14\n" +
+	"\x05lines\x18\x02 \x01(\rR\x05lines\x12\x16\n" +
+	"\x06follow\x18\x03 \x01(\bR\x06follow\"<\n" +
+	"\fLogsResponse\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\x12\x18\n" +
+	"\adropped\x18\x02 \x01(\x04R\adropped\"x\n" +
+	"\x11RunCommandRequest\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12\x18\n" +
+	"\acommand\x18\x02 \x01(\tR\acommand\x12/\n" +
+	"\x05limit\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x05limit\"\\\n" +
+	"\x12RunCommandResponse\x12\x16\n" +
+	"\x06output\x18\x01 \x01(\fR\x06output\x12.\n" +
+	"\x03end\x18\x02 \x01(\v2\x1c.cadre.control.v1.CommandEndR\x03end\":\n" +
+	"\n" +
+	"CommandEnd\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\rR\x04code\x12\x18\n" +
+	"\adropped\x18\x02 \x01(\x04R\adropped*s\n" +
 	"\x04Verb\x12\x14\n" +
 	"\x10VERB_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
@@ -3282,7 +3591,7 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\bGetPeers\x12!.cadre.control.v1.GetPeersRequest\x1a\".cadre.control.v1.GetPeersResponse\x12Q\n" +
 	"\bFarewell\x12!.cadre.control.v1.FarewellRequest\x1a\".cadre.control.v1.FarewellResponse\x12`\n" +
 	"\rBeginHandover\x12&.cadre.control.v1.BeginHandoverRequest\x1a'.cadre.control.v1.BeginHandoverResponse\x12Z\n" +
-	"\vEndHandover\x12$.cadre.control.v1.EndHandoverRequest\x1a%.cadre.control.v1.EndHandoverResponse2\xf4\x05\n" +
+	"\vEndHandover\x12$.cadre.control.v1.EndHandoverRequest\x1a%.cadre.control.v1.EndHandoverResponse2\x98\a\n" +
 	"\fAgentService\x12E\n" +
 	"\x04Wake\x12\x1d.cadre.control.v1.WakeRequest\x1a\x1e.cadre.control.v1.WakeResponse\x12`\n" +
 	"\rOverlayStatus\x12&.cadre.control.v1.OverlayStatusRequest\x1a'.cadre.control.v1.OverlayStatusResponse\x12Z\n" +
@@ -3292,7 +3601,10 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\vPauseRoutes\x12$.cadre.control.v1.PauseRoutesRequest\x1a%.cadre.control.v1.PauseRoutesResponse\x12]\n" +
 	"\fResumeRoutes\x12%.cadre.control.v1.ResumeRoutesRequest\x1a&.cadre.control.v1.ResumeRoutesResponse\x12W\n" +
 	"\n" +
-	"GetMetrics\x12#.cadre.control.v1.GetMetricsRequest\x1a$.cadre.control.v1.GetMetricsResponse2c\n" +
+	"GetMetrics\x12#.cadre.control.v1.GetMetricsRequest\x1a$.cadre.control.v1.GetMetricsResponse\x12G\n" +
+	"\x04Logs\x12\x1d.cadre.control.v1.LogsRequest\x1a\x1e.cadre.control.v1.LogsResponse0\x01\x12Y\n" +
+	"\n" +
+	"RunCommand\x12#.cadre.control.v1.RunCommandRequest\x1a$.cadre.control.v1.RunCommandResponse0\x012c\n" +
 	"\vPeerService\x12T\n" +
 	"\tGetEpochs\x12\".cadre.control.v1.GetEpochsRequest\x1a#.cadre.control.v1.GetEpochsResponseB,Z*cadre.dev/proto/cadre/control/v1;controlv1b\x06proto3"
 
@@ -3309,7 +3621,7 @@ func file_cadre_control_v1_control_proto_rawDescGZIP() []byte {
 }
 
 var file_cadre_control_v1_control_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_cadre_control_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_cadre_control_v1_control_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_cadre_control_v1_control_proto_goTypes = []any{
 	(Verb)(0),                         // 0: cadre.control.v1.Verb
 	(StepState)(0),                    // 1: cadre.control.v1.StepState
@@ -3358,89 +3670,100 @@ var file_cadre_control_v1_control_proto_goTypes = []any{
 	(*OverlayAllowBenchResponse)(nil), // 44: cadre.control.v1.OverlayAllowBenchResponse
 	(*OverlayBenchRequest)(nil),       // 45: cadre.control.v1.OverlayBenchRequest
 	(*OverlayBenchResponse)(nil),      // 46: cadre.control.v1.OverlayBenchResponse
-	nil,                               // 47: cadre.control.v1.BeginHandoverResponse.NotPausedEntry
-	nil,                               // 48: cadre.control.v1.Desired.SecretEpochsEntry
-	nil,                               // 49: cadre.control.v1.MemberView.MemberIdsEntry
-	nil,                               // 50: cadre.control.v1.Report.SecretEpochsEntry
-	(*timestamppb.Timestamp)(nil),     // 51: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),       // 52: google.protobuf.Duration
-	(*v1.Link)(nil),                   // 53: cadre.overlay.v1.Link
-	(*v1.Ping)(nil),                   // 54: cadre.overlay.v1.Ping
-	(v1.Direction)(0),                 // 55: cadre.overlay.v1.Direction
-	(*v1.Bench)(nil),                  // 56: cadre.overlay.v1.Bench
+	(*LogsRequest)(nil),               // 47: cadre.control.v1.LogsRequest
+	(*LogsResponse)(nil),              // 48: cadre.control.v1.LogsResponse
+	(*RunCommandRequest)(nil),         // 49: cadre.control.v1.RunCommandRequest
+	(*RunCommandResponse)(nil),        // 50: cadre.control.v1.RunCommandResponse
+	(*CommandEnd)(nil),                // 51: cadre.control.v1.CommandEnd
+	nil,                               // 52: cadre.control.v1.BeginHandoverResponse.NotPausedEntry
+	nil,                               // 53: cadre.control.v1.Desired.SecretEpochsEntry
+	nil,                               // 54: cadre.control.v1.MemberView.MemberIdsEntry
+	nil,                               // 55: cadre.control.v1.Report.SecretEpochsEntry
+	(*timestamppb.Timestamp)(nil),     // 56: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),       // 57: google.protobuf.Duration
+	(*v1.Link)(nil),                   // 58: cadre.overlay.v1.Link
+	(*v1.Ping)(nil),                   // 59: cadre.overlay.v1.Ping
+	(v1.Direction)(0),                 // 60: cadre.overlay.v1.Direction
+	(*v1.Bench)(nil),                  // 61: cadre.overlay.v1.Bench
 }
 var file_cadre_control_v1_control_proto_depIdxs = []int32{
-	47, // 0: cadre.control.v1.BeginHandoverResponse.not_paused:type_name -> cadre.control.v1.BeginHandoverResponse.NotPausedEntry
+	52, // 0: cadre.control.v1.BeginHandoverResponse.not_paused:type_name -> cadre.control.v1.BeginHandoverResponse.NotPausedEntry
 	17, // 1: cadre.control.v1.PauseRoutesResponse.routes:type_name -> cadre.control.v1.PausedRoute
 	25, // 2: cadre.control.v1.GetDesiredResponse.desired:type_name -> cadre.control.v1.Desired
 	26, // 3: cadre.control.v1.Desired.operation:type_name -> cadre.control.v1.OperationOrder
-	48, // 4: cadre.control.v1.Desired.secret_epochs:type_name -> cadre.control.v1.Desired.SecretEpochsEntry
+	53, // 4: cadre.control.v1.Desired.secret_epochs:type_name -> cadre.control.v1.Desired.SecretEpochsEntry
 	0,  // 5: cadre.control.v1.OperationOrder.verb:type_name -> cadre.control.v1.Verb
-	51, // 6: cadre.control.v1.OperationOrder.deadline:type_name -> google.protobuf.Timestamp
-	52, // 7: cadre.control.v1.OperationOrder.limit:type_name -> google.protobuf.Duration
+	56, // 6: cadre.control.v1.OperationOrder.deadline:type_name -> google.protobuf.Timestamp
+	57, // 7: cadre.control.v1.OperationOrder.limit:type_name -> google.protobuf.Duration
 	0,  // 8: cadre.control.v1.StepResult.verb:type_name -> cadre.control.v1.Verb
 	1,  // 9: cadre.control.v1.StepResult.state:type_name -> cadre.control.v1.StepState
-	51, // 10: cadre.control.v1.StepResult.at:type_name -> google.protobuf.Timestamp
+	56, // 10: cadre.control.v1.StepResult.at:type_name -> google.protobuf.Timestamp
 	2,  // 11: cadre.control.v1.CheckResult.health:type_name -> cadre.control.v1.Health
-	51, // 12: cadre.control.v1.CheckResult.since:type_name -> google.protobuf.Timestamp
+	56, // 12: cadre.control.v1.CheckResult.since:type_name -> google.protobuf.Timestamp
 	3,  // 13: cadre.control.v1.MemberView.role:type_name -> cadre.control.v1.Role
 	4,  // 14: cadre.control.v1.MemberView.liveness:type_name -> cadre.control.v1.Liveness
-	49, // 15: cadre.control.v1.MemberView.member_ids:type_name -> cadre.control.v1.MemberView.MemberIdsEntry
+	54, // 15: cadre.control.v1.MemberView.member_ids:type_name -> cadre.control.v1.MemberView.MemberIdsEntry
 	2,  // 16: cadre.control.v1.BackendState.health:type_name -> cadre.control.v1.Health
 	33, // 17: cadre.control.v1.ReportRequest.report:type_name -> cadre.control.v1.Report
 	32, // 18: cadre.control.v1.ReportRequest.heartbeat:type_name -> cadre.control.v1.Heartbeat
-	51, // 19: cadre.control.v1.Report.at:type_name -> google.protobuf.Timestamp
+	56, // 19: cadre.control.v1.Report.at:type_name -> google.protobuf.Timestamp
 	29, // 20: cadre.control.v1.Report.member:type_name -> cadre.control.v1.MemberView
 	28, // 21: cadre.control.v1.Report.checks:type_name -> cadre.control.v1.CheckResult
 	27, // 22: cadre.control.v1.Report.steps:type_name -> cadre.control.v1.StepResult
-	52, // 23: cadre.control.v1.Report.healthy_for:type_name -> google.protobuf.Duration
-	51, // 24: cadre.control.v1.Report.boot_at:type_name -> google.protobuf.Timestamp
-	50, // 25: cadre.control.v1.Report.secret_epochs:type_name -> cadre.control.v1.Report.SecretEpochsEntry
+	57, // 23: cadre.control.v1.Report.healthy_for:type_name -> google.protobuf.Duration
+	56, // 24: cadre.control.v1.Report.boot_at:type_name -> google.protobuf.Timestamp
+	55, // 25: cadre.control.v1.Report.secret_epochs:type_name -> cadre.control.v1.Report.SecretEpochsEntry
 	30, // 26: cadre.control.v1.Report.backends:type_name -> cadre.control.v1.BackendState
 	37, // 27: cadre.control.v1.GetPeersResponse.peers:type_name -> cadre.control.v1.Peer
 	38, // 28: cadre.control.v1.Peer.offers:type_name -> cadre.control.v1.Port
 	38, // 29: cadre.control.v1.Peer.accepts:type_name -> cadre.control.v1.Port
 	5,  // 30: cadre.control.v1.Port.protocol:type_name -> cadre.control.v1.Protocol
-	53, // 31: cadre.control.v1.OverlayStatusResponse.links:type_name -> cadre.overlay.v1.Link
-	54, // 32: cadre.control.v1.OverlayPingResponse.ping:type_name -> cadre.overlay.v1.Ping
-	55, // 33: cadre.control.v1.OverlayBenchRequest.direction:type_name -> cadre.overlay.v1.Direction
-	52, // 34: cadre.control.v1.OverlayBenchRequest.duration:type_name -> google.protobuf.Duration
-	56, // 35: cadre.control.v1.OverlayBenchResponse.bench:type_name -> cadre.overlay.v1.Bench
-	23, // 36: cadre.control.v1.CoordinatorService.GetDesired:input_type -> cadre.control.v1.GetDesiredRequest
-	31, // 37: cadre.control.v1.CoordinatorService.Report:input_type -> cadre.control.v1.ReportRequest
-	35, // 38: cadre.control.v1.CoordinatorService.GetPeers:input_type -> cadre.control.v1.GetPeersRequest
-	21, // 39: cadre.control.v1.CoordinatorService.Farewell:input_type -> cadre.control.v1.FarewellRequest
-	12, // 40: cadre.control.v1.CoordinatorService.BeginHandover:input_type -> cadre.control.v1.BeginHandoverRequest
-	14, // 41: cadre.control.v1.CoordinatorService.EndHandover:input_type -> cadre.control.v1.EndHandoverRequest
-	10, // 42: cadre.control.v1.AgentService.Wake:input_type -> cadre.control.v1.WakeRequest
-	39, // 43: cadre.control.v1.AgentService.OverlayStatus:input_type -> cadre.control.v1.OverlayStatusRequest
-	41, // 44: cadre.control.v1.AgentService.OverlayPing:input_type -> cadre.control.v1.OverlayPingRequest
-	43, // 45: cadre.control.v1.AgentService.OverlayAllowBench:input_type -> cadre.control.v1.OverlayAllowBenchRequest
-	45, // 46: cadre.control.v1.AgentService.OverlayBench:input_type -> cadre.control.v1.OverlayBenchRequest
-	16, // 47: cadre.control.v1.AgentService.PauseRoutes:input_type -> cadre.control.v1.PauseRoutesRequest
-	19, // 48: cadre.control.v1.AgentService.ResumeRoutes:input_type -> cadre.control.v1.ResumeRoutesRequest
-	6,  // 49: cadre.control.v1.AgentService.GetMetrics:input_type -> cadre.control.v1.GetMetricsRequest
-	8,  // 50: cadre.control.v1.PeerService.GetEpochs:input_type -> cadre.control.v1.GetEpochsRequest
-	24, // 51: cadre.control.v1.CoordinatorService.GetDesired:output_type -> cadre.control.v1.GetDesiredResponse
-	34, // 52: cadre.control.v1.CoordinatorService.Report:output_type -> cadre.control.v1.ReportResponse
-	36, // 53: cadre.control.v1.CoordinatorService.GetPeers:output_type -> cadre.control.v1.GetPeersResponse
-	22, // 54: cadre.control.v1.CoordinatorService.Farewell:output_type -> cadre.control.v1.FarewellResponse
-	13, // 55: cadre.control.v1.CoordinatorService.BeginHandover:output_type -> cadre.control.v1.BeginHandoverResponse
-	15, // 56: cadre.control.v1.CoordinatorService.EndHandover:output_type -> cadre.control.v1.EndHandoverResponse
-	11, // 57: cadre.control.v1.AgentService.Wake:output_type -> cadre.control.v1.WakeResponse
-	40, // 58: cadre.control.v1.AgentService.OverlayStatus:output_type -> cadre.control.v1.OverlayStatusResponse
-	42, // 59: cadre.control.v1.AgentService.OverlayPing:output_type -> cadre.control.v1.OverlayPingResponse
-	44, // 60: cadre.control.v1.AgentService.OverlayAllowBench:output_type -> cadre.control.v1.OverlayAllowBenchResponse
-	46, // 61: cadre.control.v1.AgentService.OverlayBench:output_type -> cadre.control.v1.OverlayBenchResponse
-	18, // 62: cadre.control.v1.AgentService.PauseRoutes:output_type -> cadre.control.v1.PauseRoutesResponse
-	20, // 63: cadre.control.v1.AgentService.ResumeRoutes:output_type -> cadre.control.v1.ResumeRoutesResponse
-	7,  // 64: cadre.control.v1.AgentService.GetMetrics:output_type -> cadre.control.v1.GetMetricsResponse
-	9,  // 65: cadre.control.v1.PeerService.GetEpochs:output_type -> cadre.control.v1.GetEpochsResponse
-	51, // [51:66] is the sub-list for method output_type
-	36, // [36:51] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	58, // 31: cadre.control.v1.OverlayStatusResponse.links:type_name -> cadre.overlay.v1.Link
+	59, // 32: cadre.control.v1.OverlayPingResponse.ping:type_name -> cadre.overlay.v1.Ping
+	60, // 33: cadre.control.v1.OverlayBenchRequest.direction:type_name -> cadre.overlay.v1.Direction
+	57, // 34: cadre.control.v1.OverlayBenchRequest.duration:type_name -> google.protobuf.Duration
+	61, // 35: cadre.control.v1.OverlayBenchResponse.bench:type_name -> cadre.overlay.v1.Bench
+	57, // 36: cadre.control.v1.RunCommandRequest.limit:type_name -> google.protobuf.Duration
+	51, // 37: cadre.control.v1.RunCommandResponse.end:type_name -> cadre.control.v1.CommandEnd
+	23, // 38: cadre.control.v1.CoordinatorService.GetDesired:input_type -> cadre.control.v1.GetDesiredRequest
+	31, // 39: cadre.control.v1.CoordinatorService.Report:input_type -> cadre.control.v1.ReportRequest
+	35, // 40: cadre.control.v1.CoordinatorService.GetPeers:input_type -> cadre.control.v1.GetPeersRequest
+	21, // 41: cadre.control.v1.CoordinatorService.Farewell:input_type -> cadre.control.v1.FarewellRequest
+	12, // 42: cadre.control.v1.CoordinatorService.BeginHandover:input_type -> cadre.control.v1.BeginHandoverRequest
+	14, // 43: cadre.control.v1.CoordinatorService.EndHandover:input_type -> cadre.control.v1.EndHandoverRequest
+	10, // 44: cadre.control.v1.AgentService.Wake:input_type -> cadre.control.v1.WakeRequest
+	39, // 45: cadre.control.v1.AgentService.OverlayStatus:input_type -> cadre.control.v1.OverlayStatusRequest
+	41, // 46: cadre.control.v1.AgentService.OverlayPing:input_type -> cadre.control.v1.OverlayPingRequest
+	43, // 47: cadre.control.v1.AgentService.OverlayAllowBench:input_type -> cadre.control.v1.OverlayAllowBenchRequest
+	45, // 48: cadre.control.v1.AgentService.OverlayBench:input_type -> cadre.control.v1.OverlayBenchRequest
+	16, // 49: cadre.control.v1.AgentService.PauseRoutes:input_type -> cadre.control.v1.PauseRoutesRequest
+	19, // 50: cadre.control.v1.AgentService.ResumeRoutes:input_type -> cadre.control.v1.ResumeRoutesRequest
+	6,  // 51: cadre.control.v1.AgentService.GetMetrics:input_type -> cadre.control.v1.GetMetricsRequest
+	47, // 52: cadre.control.v1.AgentService.Logs:input_type -> cadre.control.v1.LogsRequest
+	49, // 53: cadre.control.v1.AgentService.RunCommand:input_type -> cadre.control.v1.RunCommandRequest
+	8,  // 54: cadre.control.v1.PeerService.GetEpochs:input_type -> cadre.control.v1.GetEpochsRequest
+	24, // 55: cadre.control.v1.CoordinatorService.GetDesired:output_type -> cadre.control.v1.GetDesiredResponse
+	34, // 56: cadre.control.v1.CoordinatorService.Report:output_type -> cadre.control.v1.ReportResponse
+	36, // 57: cadre.control.v1.CoordinatorService.GetPeers:output_type -> cadre.control.v1.GetPeersResponse
+	22, // 58: cadre.control.v1.CoordinatorService.Farewell:output_type -> cadre.control.v1.FarewellResponse
+	13, // 59: cadre.control.v1.CoordinatorService.BeginHandover:output_type -> cadre.control.v1.BeginHandoverResponse
+	15, // 60: cadre.control.v1.CoordinatorService.EndHandover:output_type -> cadre.control.v1.EndHandoverResponse
+	11, // 61: cadre.control.v1.AgentService.Wake:output_type -> cadre.control.v1.WakeResponse
+	40, // 62: cadre.control.v1.AgentService.OverlayStatus:output_type -> cadre.control.v1.OverlayStatusResponse
+	42, // 63: cadre.control.v1.AgentService.OverlayPing:output_type -> cadre.control.v1.OverlayPingResponse
+	44, // 64: cadre.control.v1.AgentService.OverlayAllowBench:output_type -> cadre.control.v1.OverlayAllowBenchResponse
+	46, // 65: cadre.control.v1.AgentService.OverlayBench:output_type -> cadre.control.v1.OverlayBenchResponse
+	18, // 66: cadre.control.v1.AgentService.PauseRoutes:output_type -> cadre.control.v1.PauseRoutesResponse
+	20, // 67: cadre.control.v1.AgentService.ResumeRoutes:output_type -> cadre.control.v1.ResumeRoutesResponse
+	7,  // 68: cadre.control.v1.AgentService.GetMetrics:output_type -> cadre.control.v1.GetMetricsResponse
+	48, // 69: cadre.control.v1.AgentService.Logs:output_type -> cadre.control.v1.LogsResponse
+	50, // 70: cadre.control.v1.AgentService.RunCommand:output_type -> cadre.control.v1.RunCommandResponse
+	9,  // 71: cadre.control.v1.PeerService.GetEpochs:output_type -> cadre.control.v1.GetEpochsResponse
+	55, // [55:72] is the sub-list for method output_type
+	38, // [38:55] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_cadre_control_v1_control_proto_init() }
@@ -3455,7 +3778,7 @@ func file_cadre_control_v1_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cadre_control_v1_control_proto_rawDesc), len(file_cadre_control_v1_control_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   45,
+			NumMessages:   50,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -353,6 +353,8 @@ const (
 	AgentService_PauseRoutes_FullMethodName       = "/cadre.control.v1.AgentService/PauseRoutes"
 	AgentService_ResumeRoutes_FullMethodName      = "/cadre.control.v1.AgentService/ResumeRoutes"
 	AgentService_GetMetrics_FullMethodName        = "/cadre.control.v1.AgentService/GetMetrics"
+	AgentService_Logs_FullMethodName              = "/cadre.control.v1.AgentService/Logs"
+	AgentService_RunCommand_FullMethodName        = "/cadre.control.v1.AgentService/RunCommand"
 )
 
 // AgentServiceClient is the client API for AgentService service.
@@ -380,6 +382,12 @@ type AgentServiceClient interface {
 	ResumeRoutes(ctx context.Context, in *ResumeRoutesRequest, opts ...grpc.CallOption) (*ResumeRoutesResponse, error)
 	// GetMetrics returns the agent's figures.
 	GetMetrics(ctx context.Context, in *GetMetricsRequest, opts ...grpc.CallOption) (*GetMetricsResponse, error)
+	// Logs gives the last output of a service whose logs the measured compose text opens, or the
+	// agent's own log.
+	Logs(ctx context.Context, in *LogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[LogsResponse], error)
+	// RunCommand runs a command that the measured compose text declares for operators. The command is
+	// killed when its time is up or the call ends.
+	RunCommand(ctx context.Context, in *RunCommandRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RunCommandResponse], error)
 }
 
 type agentServiceClient struct {
@@ -470,6 +478,44 @@ func (c *agentServiceClient) GetMetrics(ctx context.Context, in *GetMetricsReque
 	return out, nil
 }
 
+func (c *agentServiceClient) Logs(ctx context.Context, in *LogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[LogsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &AgentService_ServiceDesc.Streams[0], AgentService_Logs_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[LogsRequest, LogsResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AgentService_LogsClient = grpc.ServerStreamingClient[LogsResponse]
+
+func (c *agentServiceClient) RunCommand(ctx context.Context, in *RunCommandRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RunCommandResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &AgentService_ServiceDesc.Streams[1], AgentService_RunCommand_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[RunCommandRequest, RunCommandResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AgentService_RunCommandClient = grpc.ServerStreamingClient[RunCommandResponse]
+
 // AgentServiceServer is the server API for AgentService service.
 // All implementations must embed UnimplementedAgentServiceServer
 // for forward compatibility.
@@ -495,6 +541,12 @@ type AgentServiceServer interface {
 	ResumeRoutes(context.Context, *ResumeRoutesRequest) (*ResumeRoutesResponse, error)
 	// GetMetrics returns the agent's figures.
 	GetMetrics(context.Context, *GetMetricsRequest) (*GetMetricsResponse, error)
+	// Logs gives the last output of a service whose logs the measured compose text opens, or the
+	// agent's own log.
+	Logs(*LogsRequest, grpc.ServerStreamingServer[LogsResponse]) error
+	// RunCommand runs a command that the measured compose text declares for operators. The command is
+	// killed when its time is up or the call ends.
+	RunCommand(*RunCommandRequest, grpc.ServerStreamingServer[RunCommandResponse]) error
 	mustEmbedUnimplementedAgentServiceServer()
 }
 
@@ -528,6 +580,12 @@ func (UnimplementedAgentServiceServer) ResumeRoutes(context.Context, *ResumeRout
 }
 func (UnimplementedAgentServiceServer) GetMetrics(context.Context, *GetMetricsRequest) (*GetMetricsResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method GetMetrics not implemented")
+}
+func (UnimplementedAgentServiceServer) Logs(*LogsRequest, grpc.ServerStreamingServer[LogsResponse]) error {
+	return status.Errorf(codes.Unimplemented, "method Logs not implemented")
+}
+func (UnimplementedAgentServiceServer) RunCommand(*RunCommandRequest, grpc.ServerStreamingServer[RunCommandResponse]) error {
+	return status.Errorf(codes.Unimplemented, "method RunCommand not implemented")
 }
 func (UnimplementedAgentServiceServer) mustEmbedUnimplementedAgentServiceServer() {}
 func (UnimplementedAgentServiceServer) testEmbeddedByValue()                      {}
@@ -694,6 +752,28 @@ func _AgentService_GetMetrics_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AgentService_Logs_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(LogsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AgentServiceServer).Logs(m, &grpc.GenericServerStream[LogsRequest, LogsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AgentService_LogsServer = grpc.ServerStreamingServer[LogsResponse]
+
+func _AgentService_RunCommand_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(RunCommandRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AgentServiceServer).RunCommand(m, &grpc.GenericServerStream[RunCommandRequest, RunCommandResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AgentService_RunCommandServer = grpc.ServerStreamingServer[RunCommandResponse]
+
 // AgentService_ServiceDesc is the grpc.ServiceDesc for AgentService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -734,7 +814,18 @@ var AgentService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _AgentService_GetMetrics_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Logs",
+			Handler:       _AgentService_Logs_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "RunCommand",
+			Handler:       _AgentService_RunCommand_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "cadre/control/v1/control.proto",
 }
 
