@@ -23,7 +23,7 @@ The group's file has the settings of single instances (metadata, values of env, 
 preserved disk), and the instances that a smaller group removes: change the file and apply it, or use
 Terraform's cadre_instance.`,
 	}
-	c.AddCommand(a.instanceList(), a.instanceDescribe(), a.instanceUpdate(), a.instanceRestart(), a.instanceReplace())
+	c.AddCommand(a.instanceList(), a.instanceDescribe(), a.instanceUpdate(), a.instanceRestart(), a.instanceReplace(), a.instanceRun())
 	for _, m := range slotOverrides() {
 		c.AddCommand(a.setSlotOverride(m), a.clearSlotOverride(m))
 	}
