@@ -373,6 +373,7 @@ func (c *cluster) sinks(t *testing.T, scan func(sink string, text []byte)) {
 		}
 	}
 	c.answers(t, scan)
+	c.rings(t, scan)
 }
 
 // page fetches a page inside a CVM: a coordinator's with its management token, another

@@ -29,7 +29,7 @@ const (
 // Commands are argument vectors by service and name.
 type Commands map[string]map[string][]string
 
-// Declared is what a compose text lets the agent do in services.
+// Declared are the acts that a compose text permits the agent in services.
 type Declared struct {
 	// Exec are the commands of hooks and checks; a service that declares anything is a key.
 	Exec Commands

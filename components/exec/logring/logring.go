@@ -79,7 +79,7 @@ func (r *Ring) Copy(ctx context.Context, lines int, follow bool, send func(dropp
 	}
 }
 
-// read copies the bytes from position at, or from the oldest one that is kept. Without any it
+// read copies the bytes from position at, or from the oldest kept byte. Without any byte it
 // returns a channel that the next write closes.
 func (r *Ring) read(at uint64, piece []byte, wait bool) (start uint64, n int, more <-chan struct{}) {
 	r.mu.Lock()

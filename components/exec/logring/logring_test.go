@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// all returns what Copy gives without follow, and the dropped bytes.
+// all returns the text that Copy gives without follow, and the dropped bytes.
 func all(t *testing.T, r *Ring, lines int) (text string, dropped uint64) {
 	t.Helper()
 	err := r.Copy(t.Context(), lines, false, func(lost uint64, data []byte) error {

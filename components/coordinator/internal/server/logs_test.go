@@ -50,7 +50,7 @@ func (a *loggingAgent) RunCommand(r *controlv1.RunCommandRequest, stream grpc.Se
 	return stream.Send(&controlv1.RunCommandResponse{End: &controlv1.CommandEnd{Code: 5, Dropped: 1}})
 }
 
-// serve connects a client with what register registers.
+// serve connects a client with the services that register adds.
 func serve(t *testing.T, register func(*grpc.Server)) *grpc.ClientConn {
 	t.Helper()
 	listener := bufconn.Listen(1 << 16)

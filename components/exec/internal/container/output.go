@@ -148,7 +148,7 @@ func (o *output) serve(listener *net.UnixListener, agent int) {
 	}
 }
 
-// give sends one reader what it asks for, until its connection ends.
+// give sends one reader the lines that it asks for, until its connection ends.
 func (o *output) give(conn *net.UnixConn, agent int) {
 	defer conn.Close() //nolint:errcheck // sent, or given up
 	if err := fromAgent(conn, agent); err != nil {
