@@ -15,10 +15,21 @@ import (
 	"cadre.dev/demo/internal/rig"
 )
 
+// openToOperators opens the log of the light group's service, and declares a command for operators.
+const openToOperators = `<<EOT
+    x-cadre:
+      logs: true
+      commands:
+        refuse: [python3, -c, "import sys; print('refused'); sys.exit(3)"]
+EOT
+`
+
 // withCommands is the light group's file with a hook and a check that name commands of
-// compose/light.yaml.
+// compose/light.yaml, and with openToOperators.
 func (c *cluster) withCommands(t *testing.T, hook string) string {
-	return c.edited(t, `  health_check "web" {`, `  lifecycle_hook "farewell" {
+	return c.edited(t, "compose = templatefile(", "compose = replace(templatefile(",
+		"      trust       = local.trust\n    })", "      trust       = local.trust\n    }), \"    x-cadre:\\n\", "+openToOperators+")",
+		`  health_check "web" {`, `  lifecycle_hook "farewell" {
     transition   = "PRE_TERMINATE"
     max_duration = "30s"
     exec {
@@ -99,4 +110,5 @@ func TestHK03_HK07_CommandsRunInTheWorkloadsContainer(t *testing.T) {
 			t.Errorf("%s has the hook's output", sink)
 		}
 	})
+	c.logsAndCommands(t)
 }
