@@ -39,7 +39,7 @@ require (
 )
 
 require (
-	cadre.dev/exec v0.0.0 // indirect
+	cadre.dev/exec v0.0.0
 	github.com/Dstack-TEE/dstack/sdk/go v0.1.0 // indirect
 	github.com/apernet/quic-go v0.57.2-0.20260111184307-eec823306178 // indirect
 	github.com/coder/websocket v1.8.14 // indirect

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -57,7 +58,7 @@ func (c *cluster) logsAndCommands(t *testing.T) {
 	if text, err := c.log(within(t, time.Minute), client.LogOptions{Slot: slot, Service: "cadre-agent"}); err != nil || !bytes.Contains(text, []byte("agent started")) {
 		t.Errorf("the agent: %v\n%s", err, text)
 	}
-	if text, err := c.log(within(t, time.Minute), client.LogOptions{Slot: slot, Lines: 2}); err != nil || bytes.Count(text, []byte("GET /index.html")) != 2 {
+	if text, err := c.Cadre(within(t, time.Minute), "logs", slot, "--tail", "2"); err != nil || strings.Count(text, "GET /index.html") != 2 {
 		t.Errorf("the service: %v\n%s", err, text)
 	}
 	// The health check makes the service write a line each second.
@@ -71,10 +72,9 @@ func (c *cluster) logsAndCommands(t *testing.T) {
 	if !errors.Is(err, enough) {
 		t.Errorf("following: %v\n%s", err, text)
 	}
-	output := ""
-	end, err := c.api.RunCommand(within(t, time.Minute), slot, "web", "refuse", time.Minute, func(data []byte) error { output += string(data); return nil })
-	if err != nil || end.Code != 3 || output != "refused\n" {
-		t.Errorf("%+v, %v, %q", end, err, output)
+	output, err := c.Cadre(within(t, time.Minute), "instance", "run", slot, "web", "refuse")
+	if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 3 || !strings.Contains(output, "refused\n") {
+		t.Errorf("a command: %v, %q", err, output)
 	}
 	if _, err = c.api.RunCommand(within(t, time.Minute), slot, "web", "farewell", time.Minute, nil); client.KindOf(err) != client.Invalid || !strings.Contains(err.Error(), "it declares: refuse") {
 		t.Errorf("a command of hooks: %v", err)

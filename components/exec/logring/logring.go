@@ -133,4 +133,3 @@ func (r *Ring) from(lines int) (at, end uint64) {
 	}
 	return oldest, r.end
 }
-
