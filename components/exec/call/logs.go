@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"cadre.dev/exec/logring"
@@ -20,6 +21,9 @@ const (
 	KeepLogsName = "keep-logs"
 )
 
+// ErrBusy reports that the service refused one more reader of its output, or that it ends.
+var ErrBusy = errors.New("has too many readers of its output, or is ending")
+
 // LogRequest asks for the output of a service.
 type LogRequest struct {
 	// Lines is how many of the last lines are wanted; 0: all that are kept.
@@ -31,7 +35,7 @@ type LogRequest struct {
 // Logs gives take the output of the service that shares dir, in pieces of at most logring.Piece
 // bytes. dropped is the number of bytes that were lost before data, since the reader was too slow.
 // Logs returns nil at the end of the output, also when the container ends; otherwise take's error,
-// or the cause of ctx. ErrNotThere: the service keeps no output now.
+// or the cause of ctx. ErrNotThere: the service keeps no output now; ErrBusy is safe to retry.
 func Logs(ctx context.Context, dir string, req LogRequest, take func(dropped uint64, data []byte) error) error {
 	conn, err := dial(ctx, filepath.Join(dir, LogSocketName))
 	if err != nil {
@@ -41,15 +45,20 @@ func Logs(ctx context.Context, dir string, req LogRequest, take func(dropped uin
 	if err := conn.SetDeadline(time.Now().Add(sendLimit)); err != nil {
 		return err
 	}
-	if err := writeFrame(conn, req); err != nil {
-		return err
+	piece := make([]byte, logring.Piece)
+	err = writeFrame(conn, req)
+	if err == nil {
+		// The first piece is empty: the service has accepted this reader.
+		_, _, err = readPiece(conn, piece)
 	}
-	if err := conn.SetDeadline(time.Time{}); err != nil {
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+		return ErrBusy
+	}
+	if err = errors.Join(err, conn.SetDeadline(time.Time{})); err != nil {
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	piece := make([]byte, logring.Piece)
 	for {
 		dropped, data, err := readPiece(conn, piece)
 		switch {

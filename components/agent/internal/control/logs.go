@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -133,8 +132,8 @@ func callError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return status.FromContextError(ctx.Err()).Err()
 	}
-	if errors.Is(err, syscall.ECONNRESET) {
-		return status.Error(codes.ResourceExhausted, "the service has too many readers of its logs: end one of them, or repeat the call later")
+	if errors.Is(err, call.ErrBusy) {
+		return status.Error(codes.ResourceExhausted, "the service "+err.Error()+": repeat the call later")
 	}
 	return status.Error(codes.FailedPrecondition, err.Error())
 }

@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	// maxLogReaders bounds the concurrent readers of the output, each with one piece in memory.
-	maxLogReaders = 8
+	// maxLogReaders bounds the concurrent readers of the output, each with one piece in memory. The
+	// agent has fewer; a place may become free a moment after its reader ended.
+	maxLogReaders = 16
 	// drainTime bounds the wait at the workload's end until its last output is passed on.
 	drainTime = 5 * time.Second
 	// drainBytes is the most that a pipe holds.
@@ -161,6 +162,9 @@ func (o *output) give(conn *net.UnixConn, agent int) {
 		return
 	}
 	_ = conn.SetReadDeadline(time.Time{})
+	if err := call.WritePiece(conn, 0, nil); err != nil {
+		return
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() {
