@@ -58,6 +58,11 @@ func (l logService) begin(ctx context.Context, act *logCall, key func(group stri
 	if err != nil {
 		return nil, nil, status.Errorf(codes.InvalidArgument, "slot: %s", err)
 	}
+	for field, value := range map[string]string{"service": act.service, "command": act.command} {
+		if problem := group.NameProblem(value); value != "" && problem != "" {
+			return nil, nil, status.Errorf(codes.InvalidArgument, "%s: %.100q %s", field, value, problem)
+		}
+	}
 	c, err := l.s.caller(ctx)
 	if err != nil {
 		return nil, nil, err

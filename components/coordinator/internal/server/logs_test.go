@@ -148,6 +148,8 @@ func TestLogsNeedTheRightToWriteTheirKey(t *testing.T) {
 		"another coordinator":     {logs, &apiv1.TailLogsRequest{Slot: "coordinator-1"}, codes.PermissionDenied},
 		"an absent slot":          {logs, &apiv1.TailLogsRequest{Slot: "pg-9"}, codes.NotFound},
 		"no slot":                 {logs, &apiv1.TailLogsRequest{}, codes.InvalidArgument},
+		"a huge service":          {logs, &apiv1.TailLogsRequest{Slot: "pg-0", Service: strings.Repeat("x", 1<<16)}, codes.InvalidArgument},
+		"a path":                  {logs, &apiv1.TailLogsRequest{Slot: "pg-0", Service: "../db"}, codes.InvalidArgument},
 		"no agent":                {logs, &apiv1.TailLogsRequest{Slot: "pg-1"}, codes.FailedPrecondition},
 		"closed logs":             {logs, &apiv1.TailLogsRequest{Slot: "pg-0", Service: "closed"}, codes.FailedPrecondition},
 		"an unknown coordinator":  {operatorToken, &apiv1.TailLogsRequest{Slot: "coordinator-2"}, codes.NotFound},
