@@ -33,7 +33,7 @@ func (c *cluster) rings(t *testing.T, scan func(sink string, text []byte)) {
 	}
 }
 
-// log returns what is kept of a log.
+// log returns the kept lines of a log.
 func (c *cluster) log(ctx context.Context, o client.LogOptions) ([]byte, error) {
 	var text bytes.Buffer
 	err := c.api.Logs(ctx, o, func(_ uint64, data []byte) error {
