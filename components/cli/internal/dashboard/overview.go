@@ -1,0 +1,211 @@
+package dashboard
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"cadre.dev/client"
+	"cadre.dev/client/format"
+	"cadre.dev/core/operation"
+	"cadre.dev/platform"
+	apiv1 "cadre.dev/proto/cadre/api/v1"
+)
+
+// clusterAnswer is what the overview asks the API for.
+type clusterAnswer struct {
+	cluster    *apiv1.GetClusterResponse
+	groups     []*apiv1.GroupSummary
+	overrides  []client.Override
+	operations []operation.Operation
+	requests   []client.Asked
+}
+
+// cvmAnswer is the platform's list; known is false when the operator's context names no platform.
+type cvmAnswer struct {
+	list  []platform.Instance
+	known bool
+}
+
+type overviewModel struct {
+	Facts        []fact
+	Coordinators []coordinatorRow
+	// NoPlatform says why Coordinators is incomplete.
+	NoPlatform string
+	Problems   []problem
+	Groups     []groupRow
+	Buttons    []button
+}
+
+// fact is a name with its value. Path, if any, leads to more.
+type fact struct {
+	Name  string
+	Value mark
+	Path  string
+}
+
+type problem struct {
+	Mark mark
+	Text string
+	Path string
+	// Fix leads to the action that helps; its Path may be empty.
+	Fix button
+}
+
+type coordinatorRow struct {
+	Name    string
+	Role    string
+	State   mark
+	Version string
+	Node    string
+	Note    string
+}
+
+type groupRow struct {
+	Name, Path         string
+	Available, Updated bar
+	Rollout            mark
+	Target, Stable     string
+	Message            string
+}
+
+// overviewOf makes the overview of the answers. trouble is why the platform did not answer; nil: it did, or was not
+// asked.
+func overviewOf(a clusterAnswer, cvms cvmAnswer, trouble error) overviewModel {
+	c := a.cluster
+	leader := mark{c.GetLeader(), good}
+	if leader.Text == "" {
+		leader = mark{"none", bad}
+	}
+	m := overviewModel{
+		Facts: []fact{
+			{Name: "Leader", Value: leader},
+			{Name: "Term", Value: mark{fmt.Sprint(c.GetTerm()), plain}},
+			{Name: "Answered by", Value: mark{c.GetSelf() + ", version " + orDash(c.GetVersion()), plain}},
+			{Name: "Open operations", Value: mark{fmt.Sprint(len(a.operations)), plain}, Path: "operations"},
+			{Name: "Waiting requests", Value: mark{fmt.Sprint(len(a.requests)), plain}, Path: "operations"},
+		},
+		Buttons: []button{{Text: "Freeze everything", Path: actPath("freeze", ""), Harsh: true}},
+	}
+	m.Problems = clusterProblems(a)
+	if trouble != nil {
+		m.Problems = append(m.Problems, problem{Mark: mark{"Platform", warn}, Text: trouble.Error()})
+	}
+	for _, o := range a.overrides {
+		if o.Kind == client.OverrideFreeze && o.Name == "" {
+			m.Buttons = []button{{Text: "End the freeze of everything", Path: actPath("unfreeze", "")}}
+		}
+	}
+	m.Coordinators, m.NoPlatform = coordinatorsOf(c, cvms)
+	for _, g := range a.groups {
+		m.Groups = append(m.Groups, groupRow{
+			Name: g.GetGroup(), Path: groupPath(g.GetGroup()),
+			Available: ratio(int(g.GetAvailable()), int(g.GetReplicas())), Updated: ratio(int(g.GetUpdated()), int(g.GetReplicas())),
+			Rollout: rolloutMark(g.GetRolloutState(), pausedBy(a.overrides, g.GetGroup())),
+			Target:  format.Short(g.GetTargetRevision()), Stable: format.Short(g.GetStableRevision()), Message: g.GetMessage(),
+		})
+	}
+	return m
+}
+
+func pausedBy(list []client.Override, name string) bool {
+	for _, o := range list {
+		if o.Kind == client.OverridePause && o.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// clusterProblems lists what needs a person, the worst first.
+func clusterProblems(a clusterAnswer) []problem {
+	var out []problem
+	if why := a.cluster.GetHalted(); why != "" {
+		out = append(out, problem{Mark: mark{"Halted", bad}, Text: why})
+	}
+	if a.cluster.GetLeader() == "" {
+		out = append(out, problem{Mark: mark{"No leader", bad}, Text: "no coordinator holds the lease: nothing is changed until one does"})
+	}
+	for _, g := range a.groups {
+		name, lacking := g.GetGroup(), int(g.GetReplicas())-int(g.GetAvailable())
+		switch {
+		case operation.RolloutState(g.GetRolloutState()) == operation.FailedState:
+			out = append(out, problem{Mark: mark{"Rollout failed", bad}, Text: name + ": " + g.GetMessage(), Path: groupPath(name),
+				Fix: button{Text: "Retry", Path: actPath("retry", name)}})
+		case lacking > 0 && operation.RolloutState(g.GetRolloutState()) != operation.Running:
+			out = append(out, problem{Mark: mark{"Unavailable", bad}, Text: fmt.Sprintf("%s: %d of %d slots are unavailable", name, lacking, g.GetReplicas()), Path: groupPath(name)})
+		}
+	}
+	for _, o := range a.operations {
+		if undecided(o) {
+			out = append(out, problem{Mark: mark{"Undecided call", warn}, Text: o.Slot + ": " + cmp.Or(o.Reason, "the platform has not confirmed its last call"), Path: "operations"})
+		}
+	}
+	for _, o := range a.overrides {
+		if o.Kind == client.OverrideFreeze {
+			out = append(out, problem{Mark: mark{"Frozen", warn}, Text: cmp.Or(o.Name, "everything") + ": " + o.Reason, Fix: button{Text: "End it", Path: actPath("unfreeze", o.Name)}})
+		}
+	}
+	return out
+}
+
+// undecided reports that an operation waits for the effect of a platform call that was not confirmed.
+func undecided(o operation.Operation) bool {
+	return o.Phase == operation.Acting && o.Call.Number > 0 && o.Call.Outcome == operation.OutcomeUnknown
+}
+
+// coordinatorsOf joins the API's answer with the platform's list. Without a platform only the coordinators that the
+// answer names are known.
+func coordinatorsOf(c *apiv1.GetClusterResponse, cvms cvmAnswer) (rows []coordinatorRow, note string) {
+	role := func(name string) string {
+		switch {
+		case name != "" && name == c.GetLeader():
+			return "leader"
+		case name == c.GetSelf():
+			return "answers"
+		}
+		return ""
+	}
+	if !cvms.known {
+		names := []string{c.GetSelf()}
+		if c.GetLeader() != "" && c.GetLeader() != c.GetSelf() {
+			names = append(names, c.GetLeader())
+		}
+		for _, name := range names {
+			rows = append(rows, coordinatorRow{Name: name, Role: role(name), State: mark{"known", plain}})
+		}
+		return rows, "The context names no platform, so only the leader and the answering coordinator are known."
+	}
+	for _, i := range cvms.list {
+		row := coordinatorRow{Name: i.Name, State: mark{orDash(i.Status), warn}, Node: i.Node, Note: i.BootError, Version: i.OSImage}
+		switch {
+		case i.BootError != "":
+			row.State.Tone = bad
+		case i.InProgress:
+			row.State = mark{i.Status + ", busy", busy}
+		case i.Running():
+			row.State.Tone = good
+		}
+		for _, name := range []string{c.GetLeader(), c.GetSelf()} {
+			if name != "" && hasSlotName(i.Name, name) {
+				row.Role = role(name)
+				break
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows, ""
+}
+
+// hasSlotName reports whether the name of a CVM is that of a slot, with or without the prefix of its cluster.
+func hasSlotName(cvm, slot string) bool {
+	return cvm == slot || len(cvm) > len(slot) && cvm[len(cvm)-len(slot)-1:] == "-"+slot
+}
+
+// sinceOf is the time of an age; zero for none.
+func sinceOf(at *time.Time) time.Time {
+	if at == nil {
+		return time.Time{}
+	}
+	return *at
+}
