@@ -1,9 +1,9 @@
 package dashboard
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"cadre.dev/client"
@@ -108,7 +108,7 @@ func progressOf(v client.View, spec group.Spec) progressModel {
 		if st.Unavailable > budget {
 			m.BudgetUsed.Tone = bad
 		}
-		m.Budget = fmt.Sprintf("%d of %d slots may be unavailable; %d are", budget, spec.Replicas, st.Unavailable)
+		m.Budget = fmt.Sprintf("at most %d of %d slots may be unavailable; now %d", budget, spec.Replicas, st.Unavailable)
 	}
 	m.Quorum = quorumOf(v)
 	m.Holds = holdsOf(v)
@@ -119,7 +119,7 @@ func progressOf(v client.View, spec group.Spec) progressModel {
 func quorumOf(v client.View) mark {
 	for _, c := range v.Status.Conditions {
 		if c.Type == "Quorum" {
-			word := mark{strings.TrimPrefix(c.Reason+": "+c.Message, ": "), bad}
+			word := mark{cmp.Or(c.Message, c.Reason), bad}
 			if c.Status {
 				word.Tone = good
 			}

@@ -16,12 +16,12 @@ import (
 type layout struct {
 	Base, Title, Cluster, Nav string
 	// Here is the address of the page, for links within it.
-	Here                      string
-	Simulated                 bool
-	Navigation                []navEntry
-	Said                      string
-	Connection                connection
-	Fragments                 []drawn
+	Here       string
+	Simulated  bool
+	Navigation []navEntry
+	Said       string
+	Connection connection
+	Fragments  []drawn
 	// Live is the address of the page's stream; empty: the page has none.
 	Live string
 	// Now is the clock of the dashboard in milliseconds, from which the script counts.
