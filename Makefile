@@ -21,9 +21,10 @@ export PATH := $(FOUND):$(CURDIR)/.tools/path/run
 generate fmt lint check: export PATH := $(FOUND):$(CURDIR)/.tools/path/dev
 images images-reproduce: export PATH := $(FOUND):$(CURDIR)/.tools/path/images
 test-clients: export PATH := $(FOUND):$(CURDIR)/.tools/path/clients
+test-dashboard docs-dashboard: export PATH := $(FOUND):$(CURDIR)/.tools/path/browser
 images-lock: export PATH := $(FOUND):$(CURDIR)/.tools/path/images:$(CURDIR)/.tools/path/lock
 # These run before anything is linked.
-help commands tools tools-demo tools-dev tools-images tools-lock tools-clients: export PATH := $(CADRE_HOST_PATH)
+help commands tools tools-demo tools-dev tools-images tools-lock tools-clients tools-browser: export PATH := $(CADRE_HOST_PATH)
 
 .PHONY: help
 help: ## list the targets
@@ -45,13 +46,15 @@ tools-demo: ## install the tools of the demo, without tools of tests and other c
 tools-dev: ## install the tools of `make check` and `make generate` too
 	@scripts/tools.sh dev
 
-.PHONY: tools-images tools-lock tools-clients
+.PHONY: tools-images tools-lock tools-clients tools-browser
 tools-images: # link the commands of `make images`
 	@scripts/tools.sh images
 tools-lock: # link the commands of `make images-lock`
 	@scripts/tools.sh lock
 tools-clients: # link the commands of `make test-clients`
 	@scripts/tools.sh clients
+tools-browser: # link the commands of `make test-dashboard`
+	@scripts/tools.sh browser
 
 # Without C, so that binaries are the same whether or not the machine has a C compiler.
 .PHONY: build
@@ -114,6 +117,7 @@ test-real: tools build images ## real Consul, PostgreSQL, Patroni, etcd and netw
 	@scripts/test.sh real
 test-long: tools build images ## everything with the race detector, two minutes of fresh seeds, and every example cluster (root; more than an hour)
 	@scripts/test.sh long
+	@$(MAKE) --no-print-directory test-dashboard
 
 .PHONY: test-clusters
 test-clusters: tools build images ## apply, roll and destroy clusters/postgres, etcd, consul and patroni-demo on local clouds (root; some minutes)
@@ -122,6 +126,15 @@ test-clusters: tools build images ## apply, roll and destroy clusters/postgres, 
 .PHONY: test-clients
 test-clients: tools-clients ## run official clients, from their registries, against the local cloud, its guests and a member's Consul (root; Rust's SDK where cargo is)
 	@scripts/test-clients.sh
+
+.PHONY: test-dashboard
+test-dashboard: tools-browser ## open the dashboard in a headless Chromium: a rollout from the page, the keyboard, hostile text (under a minute)
+	@cd components/cli && CGO_ENABLED=0 CADRE_BROWSER=chromium-headless-shell go test -count=1 -timeout 10m ./internal/dashboard
+
+.PHONY: docs-dashboard
+docs-dashboard: tools-browser ## make the pictures of docs/guides/dashboard.md
+	@mkdir -p docs/guides/dashboard
+	@cd components/cli && CGO_ENABLED=0 CADRE_BROWSER=chromium-headless-shell CADRE_SCREENSHOTS=$(CURDIR)/docs/guides/dashboard go test -count=1 -run TestScreenshots ./internal/dashboard
 
 .PHONY: test-scale
 test-scale: tools build ## the overlay's scale scenarios at full size: 100 peers, 1000 reconnects, 1000 restarts (root; about 30 minutes)

@@ -10,6 +10,7 @@
 #   scripts/tools.sh dev    `build`, and tools of `make check` and `make generate`
 #   scripts/tools.sh images `build`, and tools of `make images`
 #   scripts/tools.sh clients `build`, and tools of `make test-clients`
+#   scripts/tools.sh browser `build`, and tools of `make test-dashboard`
 #   scripts/tools.sh lock   `images`, and tools of `make images-lock`
 #   scripts/tools.sh list   the table of programs
 set -euo pipefail
@@ -92,6 +93,8 @@ clients npm                                    npm                 installs them
 clients python3                                python3             runs the official Python clients
 clients python3:venv,ensurepip                 python3-venv        their virtual environment
 clients mktemp                                 coreutils           the folder that they are installed into
+browser chromium-headless-shell                chromium-headless-shell  opens the dashboard in its tests
+browser /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf  fonts-dejavu-core  letters of its pictures
 clients readlink                               coreutils           a virtual environment names the interpreter itself
 dev    gofmt                                   https://go.dev/dl   format
 dev    shellcheck                              shellcheck          lint of the scripts
@@ -361,10 +364,14 @@ clients)
 	install_envoy
 	install_consul
 	;;
+browser)
+	need build browser
+	go_new_enough
+	;;
 lock)
 	need build images lock
 	go_new_enough
 	;;
 list) printf '%s\n' "${programs[@]}" ;;
-*) die "usage: scripts/tools.sh build|demo|run|dev|images|clients|lock|list" ;;
+*) die "usage: scripts/tools.sh build|demo|run|dev|images|clients|browser|lock|list" ;;
 esac

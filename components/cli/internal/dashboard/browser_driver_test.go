@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -53,8 +55,15 @@ func newBrowser(t *testing.T) *browser {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The browser's helpers may still write when it has ended, so the test's own folder would be in the way of them.
+	profile, err := os.MkdirTemp("", "cadre-dashboard-") //nolint:usetesting // see above
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(profile) })
 	cmd := exec.CommandContext(t.Context(), program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
-		"--no-first-run", "--disable-extensions", "--disable-background-networking", "--remote-debugging-pipe", "--user-data-dir="+t.TempDir(), "about:blank")
+		"--no-first-run", "--disable-extensions", "--disable-background-networking", "--remote-debugging-pipe", "--user-data-dir="+profile, "about:blank")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.ExtraFiles = []*os.File{childIn, childOut} // descriptors 3 and 4
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -74,6 +83,7 @@ func newBrowser(t *testing.T) *browser {
 			_ = cmd.Process.Kill()
 			<-ended
 		}
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // its helpers
 		_ = out.Close()
 	})
 	var target struct {
@@ -114,7 +124,8 @@ func (b *browser) listen(out *os.File) {
 			delete(b.replies, m.ID)
 			c <- m.reply
 		}
-		if m.Method == "Runtime.exceptionThrown" || m.Method == "Log.entryAdded" {
+		// An error page is an entry of the network.
+		if m.Method == "Runtime.exceptionThrown" || m.Method == "Log.entryAdded" && !bytes.Contains(m.Params, []byte(`"source":"network"`)) {
 			b.logged = append(b.logged, string(m.Params))
 		}
 		b.mu.Unlock()
