@@ -14,11 +14,11 @@ import (
 // actModel is the form of an action.
 type actModel struct {
 	Verb, Title, Command, Effect string
-	// Address of the form, with what it is about.
+	// Address of the form, with the object of the action.
 	Address, Back string
 	Token         string
 	Preview       preview
-	// Fields with what the operator typed.
+	// Fields with the values that the operator typed.
 	Fields []typedField
 	// AsksTarget: the form asks which revision is meant. AsksRevision: another earlier revision can be chosen.
 	AsksTarget, AsksRevision bool
@@ -90,7 +90,7 @@ func (s *Server) form(ctx context.Context, a action, in url.Values) (actModel, e
 	return m, err
 }
 
-// act makes an action, and leads back to what it was about.
+// act makes an action, and leads back to the page of its object.
 func (s *Server) act(w http.ResponseWriter, r *http.Request) {
 	a, ok := actions[r.PathValue("verb")]
 	if !ok {

@@ -18,7 +18,7 @@ type action struct {
 	command string
 	effect  string
 	fields  []field
-	// on is what the action is about: "group", "slot", "operation", "request", "revision"; "" for a group or everything.
+	// on is the kind of the object: "group", "slot", "operation", "request", "revision"; "" for a group or everything.
 	on string
 	// show asks the API for the effect before the operator confirms; nil: effect says it all.
 	show func(ctx context.Context, s *Server, on string, in url.Values) (preview, error)

@@ -157,7 +157,7 @@ func TestKeyboard(t *testing.T) {
 	page.noErrors()
 }
 
-// A lost connection shows since when, and ends by itself.
+// A lost connection shows since when, and ends automatically.
 func TestTheBrowserShowsALostConnection(t *testing.T) {
 	page := newBrowser(t)
 	b := newBench(t, world(t))

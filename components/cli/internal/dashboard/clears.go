@@ -63,7 +63,7 @@ var clears = map[string]string{
 	"recovering":              "Wait while the lag falls; the message has the end of the wait.",
 }
 
-// clearedBy is what would clear a hold, with the names of its group and its slot filled in; an empty slot stays SLOT.
+// clearedBy is the remedy of a hold, with the names of its group and its slot filled in; an empty slot stays SLOT.
 func clearedBy(predicate, group, slot string) string {
 	text := strings.ReplaceAll(clears[predicate], "GROUP", group)
 	if slot != "" {

@@ -8,7 +8,7 @@ import (
 	"cadre.dev/client"
 )
 
-// snapshot is what a feed knows. The zero value means that no answer has come yet.
+// snapshot is the state of a feed. The zero value means that no answer has come yet.
 type snapshot struct {
 	// value is the last answer; nil: none yet. Readers share it and must not change it.
 	value any

@@ -13,7 +13,7 @@ import (
 	"cadre.dev/core/rollout"
 )
 
-// groupAnswer is what the page of a group asks the API for, in addition to the watch.
+// groupAnswer has the answers for the page of a group, in addition to the watch.
 type groupAnswer struct {
 	group     client.Group
 	rollouts  []operation.Rollout

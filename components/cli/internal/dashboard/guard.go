@@ -99,7 +99,7 @@ func (s session) enter(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// Loopback has no TLS, and a Secure cookie would be lost in some browsers.
-	http.SetCookie(w, &http.Cookie{Name: cookieName, Value: s.cookie, Path: s.mount, HttpOnly: true, SameSite: http.SameSiteStrictMode}) //nolint:gosec // see above
+	http.SetCookie(w, &http.Cookie{Name: cookieName, Value: s.cookie, Path: s.mount, HttpOnly: true, SameSite: http.SameSiteStrictMode})
 	http.Redirect(w, r, s.mount, http.StatusSeeOther)
 }
 

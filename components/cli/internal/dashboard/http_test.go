@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Each page shows what the API answered.
+// Each page shows the answers of the API.
 func TestPagesShowTheAnswers(t *testing.T) {
 	b := entered(t, world(t))
 	for path, wants := range map[string][]string{

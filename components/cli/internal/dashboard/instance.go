@@ -11,7 +11,7 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// instanceAnswer is what the page of an instance asks the API for. explained is nil when the coordinators explain no
+// instanceAnswer has the answers for the page of an instance. explained is nil when the coordinators explain no
 // admission, for the reason in unexplained.
 type instanceAnswer struct {
 	instance    client.Instance

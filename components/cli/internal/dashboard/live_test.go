@@ -117,7 +117,7 @@ func TestEndsCleanly(t *testing.T) {
 		t.Error(err)
 	}
 	for e.body.Scan() {
-		continue // to the end of the stream, which is what the test waits for
+		continue // the test waits for the end of the stream
 	}
 	b.ended <- nil // for the cleanup of the bench
 }

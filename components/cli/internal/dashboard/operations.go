@@ -10,7 +10,7 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// operationsAnswer is what the page of operations asks the API for.
+// operationsAnswer has the answers for the page of operations.
 type operationsAnswer struct {
 	operations []operation.Operation
 	requests   []client.Asked

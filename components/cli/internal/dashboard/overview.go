@@ -12,7 +12,7 @@ import (
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
 
-// clusterAnswer is what the overview asks the API for.
+// clusterAnswer has the answers for the overview.
 type clusterAnswer struct {
 	cluster    *apiv1.GetClusterResponse
 	groups     []*apiv1.GroupSummary
@@ -117,7 +117,7 @@ func pausedBy(list []client.Override, name string) bool {
 	return false
 }
 
-// clusterProblems lists what needs a person, the worst first.
+// clusterProblems lists the problems that need a person, the worst first.
 func clusterProblems(a clusterAnswer) []problem {
 	var out []problem
 	if why := a.cluster.GetHalted(); why != "" {

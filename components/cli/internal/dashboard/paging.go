@@ -93,7 +93,7 @@ type search struct {
 	Path   string
 	Filter filter
 	States []choice
-	// Label says what the words select.
+	// Label names the rows that the words select.
 	Label string
 	// Slot is the node whose view is shown, on a page that asks for one.
 	Slot     string

@@ -88,7 +88,7 @@ type drawn struct {
 	HTML template.HTML
 }
 
-// fragments draws what a page shows of the answers: its own fragments, or why there are none.
+// fragments draws the fragments of a page, or the reason why there are none.
 func fragments(t *template.Template, p page, got []snapshot, now time.Time) ([]drawn, error) {
 	list := []fragment{{"waiting", nil}}
 	switch first := got[0]; {

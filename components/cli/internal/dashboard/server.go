@@ -86,7 +86,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, ready func(url strin
 		return fmt.Errorf("serve the dashboard: %w", err)
 	case <-ctx.Done():
 	}
-	// Streams end with ctx, which is their base; Close ends what is left.
+	// Streams end with ctx, which is their base; Close ends the other connections.
 	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 	defer stop()
 	if err := server.Shutdown(ending); err != nil {

@@ -38,7 +38,7 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 		s.write(w, r, http.StatusNotFound, layout{Title: "Not found"}, fragment{"error", errorModel{"not found", "no page has the address " + clip(path)}})
 		return
 	}
-	got, leave := s.join(p)
+	got, leave := s.join(p) //nolint:contextcheck // sources outlive the request that starts them
 	defer leave()
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
@@ -132,7 +132,7 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "too many live streams are open: close other tabs of the dashboard", http.StatusServiceUnavailable)
 		return
 	}
-	feeds, leave := s.join(p)
+	feeds, leave := s.join(p) //nolint:contextcheck // see page
 	defer leave()
 	out := &stream{w: w, c: http.NewResponseController(w), sent: map[string]string{}}
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -198,7 +198,7 @@ func awaitAny(ctx context.Context, changes []<-chan struct{}, beats <-chan time.
 	}
 }
 
-// stream writes server-sent events. It leaves out what it sent before.
+// stream writes server-sent events, and omits an event that it sent last.
 type stream struct {
 	w    http.ResponseWriter
 	c    *http.ResponseController

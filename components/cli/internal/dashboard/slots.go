@@ -20,7 +20,7 @@ type slotRow struct {
 type slotsModel struct {
 	Rows  []slotRow
 	Pager pager
-	// Nodes: the platform told the nodes of the CVMs.
+	// Nodes: the platform named the nodes of the CVMs.
 	Nodes bool
 }
 
