@@ -23,6 +23,9 @@ type Server struct {
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
 
+	// patience is how long a page waits for its first answers; 0: firstAnswers.
+	patience time.Duration
+
 	session session
 	draw    drawing
 	hub     *hub

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -28,8 +29,8 @@ type layout struct {
 	Now int64
 }
 
-// patience is how long a page waits for the first answers; the stream brings later ones.
-const patience = 4 * time.Second
+// firstAnswers is how long a page waits for its first answers; the stream brings later ones.
+const firstAnswers = 4 * time.Second
 
 func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.Path[1:]
@@ -40,7 +41,7 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	}
 	got, leave := s.join(p) //nolint:contextcheck // sources outlive the request that starts them
 	defer leave()
-	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	ctx, cancel := context.WithTimeout(r.Context(), cmp.Or(s.patience, firstAnswers))
 	defer cancel()
 	snaps := make([]snapshot, len(got))
 	for n, f := range got {

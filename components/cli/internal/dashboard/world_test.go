@@ -67,7 +67,7 @@ func newBench(t *testing.T, s *clienttest.Server) *bench {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	b := &bench{Server: s, t: t, end: cancel, ended: make(chan error, 1)}
-	b.server = &Server{Client: cl, Simulated: true, Now: func() time.Time { return noon }, List: func(_ context.Context, app string) ([]platform.Instance, error) {
+	b.server = &Server{Client: cl, Simulated: true, patience: time.Minute, Now: func() time.Time { return noon }, List: func(_ context.Context, app string) ([]platform.Instance, error) {
 		if app == clienttest.AppID {
 			return []platform.Instance{{Name: "demo-coordinator-0", Status: "running", Node: "prod5", OSImage: "dstack-0.5.9"}, {Name: "demo-coordinator-1", Status: "running", Node: "prod7", OSImage: "dstack-0.5.9"},
 				{Name: "demo-coordinator-2", Status: "running", Node: "prod9", OSImage: "dstack-0.5.9"}}, nil
