@@ -135,3 +135,20 @@ func TestStreamsAreBounded(t *testing.T) {
 		t.Errorf("a stream of no page: %d", code)
 	}
 }
+
+// A dashboard that no coordinator has answered yet has pages, and fills them when one answers.
+func TestNoCoordinatorAtFirst(t *testing.T) {
+	s := world(t)
+	s.Fail("GetCluster", status.Error(codes.Unavailable, "no coordinator is there yet"))
+	b := entered(t, s)
+	if code, page := b.get("operations"); code != http.StatusOK || !strings.Contains(page, "postgres-1") {
+		t.Errorf("a page that needs no other answer: %d %s", code, page)
+	}
+	if code, page := b.get(""); code != http.StatusOK || !strings.Contains(page, "No coordinator has answered yet") || !strings.Contains(page, "connection lost since 12:00:00") {
+		t.Errorf("%d %s", code, page)
+	}
+	e := b.stream("")
+	e.until("connection", "no coordinator is there yet")
+	b.Fail("GetCluster", nil)
+	e.until("fragment", "demo-coordinator-2")
+}
