@@ -69,6 +69,7 @@ func (a *App) look(ctx context.Context, c client.Context, prove bool) (overview.
 			}
 		} else {
 			said.Problem, said.Untrusted = oneLine(err), client.KindOf(err) == client.Untrusted
+			said.Refused = client.KindOf(err) == client.Denied
 			if firstError == nil || client.KindOf(firstError) == client.Internal {
 				firstError = err
 			}

@@ -89,6 +89,9 @@ func ofCoordinators(f Facts, r Report) (out []Finding) {
 		switch {
 		case c.Untrusted:
 			out = append(out, finding(Page, c.Name, "it does not prove itself: "+c.Problem, "cadre cluster status"))
+		case c.Refused:
+			answered++
+			out = append(out, finding(Ticket, c.Name, "it refuses the token of the context: "+c.Problem, ""))
 		case !c.Answered:
 			out = append(out, finding(Ticket, c.Name, "it does not answer: "+cmp.Or(c.Problem, "unknown cause"), "cadre cluster status"))
 		case c.Problem != "":
@@ -106,7 +109,7 @@ func ofCoordinators(f Facts, r Report) (out []Finding) {
 	switch {
 	case f.Halted != "":
 		out = append(out, finding(Page, f.Cluster, "halted: "+f.Halted, "cadre cluster accept-restore"))
-	case answered > 0 && r.Leader == "":
+	case len(versions) > 0 && r.Leader == "":
 		out = append(out, finding(Page, f.Cluster, "no coordinator leads: plans, healing and rollouts wait; workloads continue", "cadre cluster status"))
 	}
 	names := make([]string, 0, len(versions))

@@ -50,6 +50,8 @@ type Coordinator struct {
 	Version  string `json:"version,omitempty"`
 	// Problem is why it did not answer, or why it does not prove itself.
 	Problem string `json:"problem,omitempty"`
+	// Refused: it refuses the token of the context, so that nothing is known from it.
+	Refused bool `json:"refused,omitempty"`
 	// Untrusted: the answering program is not a coordinator of this cluster.
 	Untrusted bool `json:"untrusted,omitempty"`
 }

@@ -64,6 +64,11 @@ func TestAssess(t *testing.T) {
 		}, "ticket coordinator-0: it does not answer: stopped"},
 		"two coordinators are silent": {func(f *Facts) { f.Coordinators[0].Answered, f.Coordinators[1].Answered = false, false }, "page demo: 1 of 3 coordinators answer"},
 		"no coordinator is known":     {func(f *Facts) { f.Coordinators = nil }, "page demo: 0 of 0 coordinators answer"},
+		"no right": {func(f *Facts) {
+			for i := range f.Coordinators {
+				f.Coordinators[i] = Coordinator{Name: f.Coordinators[i].Name, Refused: true, Problem: "no"}
+			}
+		}, "ticket coordinator-0: it refuses the token of the context: no"},
 		"no leader": {func(f *Facts) {
 			for i := range f.Coordinators {
 				f.Coordinators[i].Leader = ""
@@ -164,6 +169,17 @@ func TestAssess(t *testing.T) {
 				t.Errorf("needs a person: %v, with %q", r.NeedsPerson, said)
 			}
 		})
+	}
+}
+
+// A refusal is an answer: the cluster may be well.
+func TestARefusedTokenIsNoOutage(t *testing.T) {
+	f := calm()
+	for i := range f.Coordinators {
+		f.Coordinators[i] = Coordinator{Name: f.Coordinators[i].Name, Refused: true, Problem: "no"}
+	}
+	if r := Assess(f); slices.ContainsFunc(r.Findings, func(x Finding) bool { return x.Severity == Page }) || !r.NeedsPerson {
+		t.Errorf("findings %+v", r.Findings)
 	}
 }
 

@@ -114,6 +114,8 @@ func overviewCoordinators(s Style, list []overview.Coordinator) string {
 		switch {
 		case c.Untrusted:
 			answer = Cell{"untrusted", Bad}
+		case c.Refused:
+			answer = Cell{"refuses", Bad}
 		case !c.Answered:
 			answer = Cell{"silent", Bad}
 		}
