@@ -22,9 +22,10 @@ generate fmt lint check: export PATH := $(FOUND):$(CURDIR)/.tools/path/dev
 images images-reproduce: export PATH := $(FOUND):$(CURDIR)/.tools/path/images
 test-clients: export PATH := $(FOUND):$(CURDIR)/.tools/path/clients
 test-dashboard docs-dashboard: export PATH := $(FOUND):$(CURDIR)/.tools/path/browser
+test-mixed: export PATH := $(FOUND):$(CURDIR)/.tools/path/run:$(CURDIR)/.tools/path/images:$(CURDIR)/.tools/path/mixed
 images-lock: export PATH := $(FOUND):$(CURDIR)/.tools/path/images:$(CURDIR)/.tools/path/lock
 # These run before anything is linked.
-help commands tools tools-demo tools-dev tools-images tools-lock tools-clients tools-browser: export PATH := $(CADRE_HOST_PATH)
+help commands tools tools-demo tools-dev tools-images tools-lock tools-clients tools-browser tools-mixed: export PATH := $(CADRE_HOST_PATH)
 
 .PHONY: help
 help: ## list the targets
@@ -46,7 +47,7 @@ tools-demo: ## install the tools of the demo, without tools of tests and other c
 tools-dev: ## install the tools of `make check` and `make generate` too
 	@scripts/tools.sh dev
 
-.PHONY: tools-images tools-lock tools-clients tools-browser
+.PHONY: tools-images tools-lock tools-clients tools-browser tools-mixed
 tools-images: # link the commands of `make images`
 	@scripts/tools.sh images
 tools-lock: # link the commands of `make images-lock`
@@ -55,6 +56,8 @@ tools-clients: # link the commands of `make test-clients`
 	@scripts/tools.sh clients
 tools-browser: # link the commands of `make test-dashboard`
 	@scripts/tools.sh browser
+tools-mixed: # link the commands of `make test-mixed`
+	@scripts/tools.sh mixed
 
 # Without C, so that binaries are the same whether or not the machine has a C compiler.
 .PHONY: build
@@ -98,7 +101,7 @@ fmt: tools-dev ## format everything
 lint: tools-dev ## lint Go, protos, shell and the import arrows
 	@for m in $(filter-out proto,$(MODULES)); do (cd $$m && golangci-lint run --allow-parallel-runners --config $(CURDIR)/.golangci.yml ./...) || exit 1; done
 	@cd proto && buf lint && buf format --diff --exit-code
-	@shellcheck scripts/*.sh .ci/run
+	@shellcheck -x scripts/*.sh scripts/mixed/*.sh scripts/mixed/suites/*/* .ci/run
 
 .PHONY: check
 check: tools-dev ## check a commit: format, vet, lint, generated files, tidy modules
@@ -115,9 +118,10 @@ test-race: tools build images ## every package whose tests need no cluster, with
 	@scripts/test.sh race
 test-real: tools build images ## real Consul, PostgreSQL, Patroni, etcd and networks; whole clusters (root)
 	@scripts/test.sh real
-test-long: tools build images ## everything with the race detector, two minutes of fresh seeds, and every example cluster (root; more than an hour)
+test-long: tools build images ## everything with the race detector, two minutes of fresh seeds, every example cluster, and test-mixed (root; more than an hour)
 	@scripts/test.sh long
 	@$(MAKE) --no-print-directory test-dashboard
+	@$(MAKE) test-mixed
 
 .PHONY: test-clusters
 test-clusters: tools build images ## apply, roll and destroy clusters/postgres, etcd, consul and patroni-demo on local clouds (root; some minutes)
@@ -135,6 +139,11 @@ test-dashboard: tools-browser ## open the dashboard in a headless Chromium: a ro
 docs-dashboard: tools-browser ## make the pictures of docs/guides/dashboard.md
 	@mkdir -p docs/guides/dashboard
 	@cd components/cli && CGO_ENABLED=0 CADRE_BROWSER=chromium-headless-shell CADRE_SCREENSHOTS=$(CURDIR)/docs/guides/dashboard go test -count=1 -run TestScreenshots ./internal/dashboard
+
+.PHONY: test-mixed
+test-mixed: ONLY = cadre-agent,cadre-coordinator,light
+test-mixed: tools-demo tools-mixed build images ## run this version next to the previous one, as coordinators and as agents (root; SUITES=back; about 15 minutes)
+	@scripts/mixed/run.sh $(SUITES)
 
 .PHONY: test-scale
 test-scale: tools build ## the overlay's scale scenarios at full size: 100 peers, 1000 reconnects, 1000 restarts (root; about 30 minutes)

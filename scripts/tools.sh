@@ -11,6 +11,7 @@
 #   scripts/tools.sh images `build`, and tools of `make images`
 #   scripts/tools.sh clients `build`, and tools of `make test-clients`
 #   scripts/tools.sh browser `build`, and tools of `make test-dashboard`
+#   scripts/tools.sh mixed  `build`, and tools of `make test-mixed`
 #   scripts/tools.sh lock   `images`, and tools of `make images-lock`
 #   scripts/tools.sh list   the table of programs
 set -euo pipefail
@@ -96,6 +97,17 @@ clients mktemp                                 coreutils           the folder th
 browser chromium-headless-shell                chromium-headless-shell  opens the dashboard in its tests
 browser /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf  fonts-dejavu-core  letters of its pictures
 clients readlink                               coreutils           a virtual environment names the interpreter itself
+mixed  jq                                      jq                  reads the commands' JSON and makes layouts of images
+mixed  basename                                coreutils           names suites and the folders of logs
+mixed  cat                                     coreutils           reads the state of a suite
+mixed  cp                                      coreutils           puts images of both versions into one layout; keeps logs
+mixed  cut                                     coreutils           reads the table of new records
+mixed  ln                                      coreutils           shares fetched files with the previous version
+mixed  mv                                      coreutils           puts the previous version in its place
+mixed  paste                                   coreutils           prints the versions of coordinators
+mixed  sha256sum                               coreutils           the mark of a compose text
+mixed  tail                                    coreutils           shows the end of a failed command's output
+mixed  tee                                     coreutils           keeps the output of a step
 dev    gofmt                                   https://go.dev/dl   format
 dev    shellcheck                              shellcheck          lint of the scripts
 dev    gcc                                     gcc                 compiles the grammars of the prose linter
@@ -368,10 +380,14 @@ browser)
 	need build browser
 	go_new_enough
 	;;
+mixed)
+	need build run images mixed
+	go_new_enough
+	;;
 lock)
 	need build images lock
 	go_new_enough
 	;;
 list) printf '%s\n' "${programs[@]}" ;;
-*) die "usage: scripts/tools.sh build|demo|run|dev|images|clients|browser|lock|list" ;;
+*) die "usage: scripts/tools.sh build|demo|run|dev|images|clients|browser|mixed|lock|list" ;;
 esac

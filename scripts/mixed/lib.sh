@@ -237,8 +237,9 @@ roll_past_leader() {
 # rolling succeeds while a rollout of the group is at work.
 rolling() { cadre current -o json group list | jq -e '.[] | select(.group == "light") | .rollout_state == "RUNNING" and .updated < 3'; }
 
-# operations lets the leader drain, restart and heal members, and sets and lifts an override.
+# operations lets the leader drain and restart members, sets and lifts an override, and cuts the power of a member.
 operations() {
+	local boot
 	cadre previous instance drain light-0 --for 10m --reason "drained by the test" --wait >/dev/null
 	cadre current instance undrain light-0 >/dev/null
 	await 120 "light-0 back in service" available current
@@ -247,10 +248,15 @@ operations() {
 	cadre previous freeze light --for 10m --reason "frozen by the test" >/dev/null
 	cadre current overrides | grep -q light || fail "the freeze of the previous command line is not listed: $(cadre current overrides)"
 	cadre current unfreeze light >/dev/null
+	boot=$(boot_of light-2)
 	cadre current local fault kill --state "$state/cloud" demo-light-2 >/dev/null
-	await 120 "light-2 down" down
-	await 180 "light-2 healed" available current
-	say "a drain, a restart, a freeze and the repair of a killed member are done"
+	cadre current local start --state "$state/cloud" demo-light-2 >/dev/null
+	await 120 "another boot of light-2" booted light-2 "$boot"
+	await 120 "light-2 back after the loss of its power" available current
+	say "a drain, a restart, a freeze and the power cut of a member are done"
 }
 
-down() { ! available current; }
+boot_of() { cadre current -o json instance list light | jq -er --arg slot "$1" '.[] | select(.slot == $slot) | .boot_id'; }
+
+# booted SLOT BOOT succeeds once another boot than BOOT is admitted.
+booted() { [[ $(boot_of "$1") != "$2" ]]; }

@@ -75,6 +75,7 @@ run() {
 	local suite=$1 began=$SECONDS step at
 	state=$out/state
 	clean # of a run that was killed
+	rm -rf "$out/failed/$suite"
 	mkdir -p "$state"
 	printf '%s\n' "$suite"
 	for step in "$root/scripts/mixed/suites/$suite"/[0-9]*; do
