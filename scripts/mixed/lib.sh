@@ -260,3 +260,13 @@ boot_of() { cadre current -o json instance list light | jq -er --arg slot "$1" '
 
 # booted SLOT BOOT succeeds once another boot than BOOT is admitted.
 booted() { [[ $(boot_of "$1") != "$2" ]]; }
+
+# upgrade_coordinators VERSION changes all coordinators by `cadre cluster upgrade` of the current command line.
+upgrade_coordinators() {
+	local coordinator
+	cadre current --context "$state/context.json" cluster upgrade --confirm demo --timeout 20m --var "cloud=$state/cloud/cloud.json" \
+		--var "coordinator_image=$(image "$1" cadre-coordinator)" "$previous/clusters/light/cluster.hcl" >"$state/upgrade.log" 2>&1 ||
+		fail "cadre cluster upgrade: $(tail -n 40 "$state/upgrade.log")"
+	for coordinator in 0 1 2; do echo "$1" >"$state/coordinator-$coordinator"; done
+	say "cadre cluster upgrade brought all coordinators to the $1 version"
+}
