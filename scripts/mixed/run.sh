@@ -109,19 +109,22 @@ keep() {
 commit=$(git -C "$root" rev-parse --verify --quiet "$wanted^{commit}") || die "this clone lacks the previous version $wanted." \
 	"A shallow clone has only the newest commits: run \`git fetch --unshallow\`, or name another version with PREVIOUS=<commit>."
 previous=$out/$commit
+# A wrong name fails before the minutes of a build.
+if [[ ${1:-} != build ]]; then
+	suites=("$@")
+	if ((${#suites[@]} == 0)); then
+		for folder in "$root"/scripts/mixed/suites/*/; do suites+=("$(basename "$folder")"); done
+	fi
+	for suite in "${suites[@]}"; do
+		[[ -d $root/scripts/mixed/suites/$suite && $suite != */* ]] || die "no suite is called $suite; there are: $(cd "$root/scripts/mixed/suites" && echo *)"
+	done
+fi
 mkdir -p "$out"
 build_previous
 [[ ${1:-} != build ]] || exit 0
 
 ((EUID == 0)) || die "network namespaces need root: run this as root or with sudo"
 [[ -e $root/.out/images/index.json && -x $root/bin/cadre ]] || die "the working tree is not built: run \`make test-mixed\`, or \`make build images\` first"
-suites=("$@")
-if ((${#suites[@]} == 0)); then
-	for folder in "$root"/scripts/mixed/suites/*/; do suites+=("$(basename "$folder")"); done
-fi
-for suite in "${suites[@]}"; do
-	[[ -d $root/scripts/mixed/suites/$suite && $suite != */* ]] || die "no suite is called $suite; there are: $(cd "$root/scripts/mixed/suites" && echo *)"
-done
 trap clean EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
