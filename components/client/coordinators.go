@@ -3,6 +3,9 @@ package client
 import (
 	"context"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
 
@@ -23,6 +26,9 @@ type CoordinatorFacts struct {
 	Connected []string `json:"connected,omitempty"`
 	// Servers are in the configuration of Raft, sorted by node.
 	Servers []ConsulServer `json:"servers"`
+	// Older: the coordinator has a version without CoordinatorsService. It cannot step down, and
+	// ComposeHash, BootID and Servers are unknown.
+	Older bool `json:"older,omitempty"`
 }
 
 // ConsulServer is a server in the configuration of Raft.
@@ -39,6 +45,9 @@ func (c *Client) CoordinatorFacts(ctx context.Context) (CoordinatorFacts, error)
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
 	r, err := apiv1.NewCoordinatorsServiceClient(c.conn).GetCoordinators(ctx, &apiv1.GetCoordinatorsRequest{})
+	if status.Code(err) == codes.Unimplemented {
+		return c.olderFacts(ctx)
+	}
 	if err != nil {
 		return CoordinatorFacts{}, c.wrap("get the coordinators of "+c.ctx.Cluster, err)
 	}
@@ -48,6 +57,29 @@ func (c *Client) CoordinatorFacts(ctx context.Context) (CoordinatorFacts, error)
 	}
 	for _, s := range r.GetServers() {
 		out.Servers = append(out.Servers, ConsulServer{Node: s.GetNode(), Voter: s.GetVoter(), Leader: s.GetLeader(), Healthy: s.GetHealthy()})
+	}
+	return out, nil
+}
+
+// olderFacts asks a coordinator without CoordinatorsService, by calls that it has.
+func (c *Client) olderFacts(ctx context.Context) (CoordinatorFacts, error) {
+	info, err := c.Cluster(ctx)
+	if err != nil {
+		return CoordinatorFacts{}, err
+	}
+	overlay, err := c.Overlay(ctx, "", "")
+	if err != nil {
+		return CoordinatorFacts{}, err
+	}
+	out := CoordinatorFacts{Slot: info.GetSelf(), Version: info.GetVersion(), Leader: info.GetLeader(), Term: info.GetTerm(), Halted: info.GetHalted(), Older: true}
+	for _, link := range overlay.Links { // sorted by Peer
+		switch {
+		case link.Path == "":
+		case link.Coordinator:
+			out.Connected = append(out.Connected, link.Peer)
+		default:
+			out.Sessions++
+		}
 	}
 	return out, nil
 }

@@ -131,7 +131,22 @@ func (v *observer) one(ctx context.Context, n int, cvms map[string]platform.Inst
 		out.Is.ComposeHash = proven // the platform does not show it
 	}
 	out.Answers, out.Proven, out.Version, out.Halted, out.Sessions, out.Connected = true, proven, facts.Version, facts.Halted, facts.Sessions, facts.Connected
+	if out.Older = facts.Older; facts.Older {
+		facts.BootID = "of compose hash " + proven // another boot follows from another hash
+	}
 	return out, facts
+}
+
+// consulServers are the servers of Consul by the newest answer that shows them; not known: all answers
+// are of older coordinators, or there is none.
+func consulServers(answers []client.CoordinatorFacts) (servers []client.ConsulServer, known bool) {
+	var newest client.CoordinatorFacts
+	for _, a := range answers {
+		if a.Slot != "" && !a.Older && (!known || a.Term > newest.Term) {
+			newest, known = a, true
+		}
+	}
+	return newest.Servers, known
 }
 
 // join adds the facts about the cluster: the leader of the newest term, and the servers of Consul.
@@ -145,7 +160,14 @@ func (v *observer) join(s *seen, answers []client.CoordinatorFacts) {
 	}
 	f := &s.facts
 	f.Leader = newest.Leader
-	for _, server := range newest.Servers {
+	servers, known := consulServers(answers)
+	for i := range f.Coordinators {
+		c := &f.Coordinators[i]
+		if agrees := c.Answers && newest.Leader != "" && answers[i].Leader == newest.Leader && answers[i].Term == newest.Term; !known && agrees {
+			c.Voter, c.Healthy = true, true
+		}
+	}
+	for _, server := range servers {
 		at := slices.IndexFunc(f.Coordinators, func(c upgrade.Coordinator) bool { return c.Slot == server.Node })
 		if at < 0 {
 			f.OtherServers = append(f.OtherServers, server.Node)

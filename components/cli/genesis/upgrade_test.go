@@ -31,6 +31,8 @@ type fakeCoordinators struct {
 	broken map[string]bool
 	// silent are Slots that do not answer, and lost those without a vote.
 	silent, lost map[string]bool
+	// older are compose hashes of a version without CoordinatorsService.
+	older map[string]bool
 	stepped      []string
 	removed      []string
 	groups       []client.Group
@@ -94,6 +96,9 @@ func (f *fakeCoordinators) Facts(ctx context.Context, _ client.Context, instance
 	if len(down) > 1 {
 		f.t.Errorf("two coordinators are down at once: %q", down)
 	}
+	if f.older[i.ComposeHash] {
+		out.Older, out.BootID, out.ComposeHash, out.Servers = true, "", "", nil
+	}
 	if slices.Contains(down, f.leader) {
 		f.leader, f.raft = slot, slot // as the others elect
 	}
@@ -101,13 +106,15 @@ func (f *fakeCoordinators) Facts(ctx context.Context, _ client.Context, instance
 }
 
 func (f *fakeCoordinators) StepDown(ctx context.Context, _ client.Context, instance, to string) error {
-	_, slot, err := f.cvm(ctx, instance)
+	i, slot, err := f.cvm(ctx, instance)
 	if err != nil {
 		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.stepped = append(f.stepped, slot)
+	if f.stepped = append(f.stepped, slot); f.older[i.ComposeHash] {
+		return errors.New("unknown service cadre.api.v1.CoordinatorsService")
+	}
 	if f.raft == slot {
 		f.raft = to
 	}
@@ -227,6 +234,25 @@ func TestUpgradeMovesFollowersAndThenTheLeader(t *testing.T) {
 		if !group.SameOSImage(i.OSImage, "dstack-0.5.11") || i.InstanceType != "tdx.medium" || i.DiskGB != 40 {
 			t.Errorf("%s: %+v, %v", i.Name, i, err)
 		}
+	}
+}
+
+// Coordinators of the version before this command are upgraded, and the way back to them is open.
+func TestUpgradeOfOlderCoordinatorsAndBack(t *testing.T) {
+	b, f := upgradable(t)
+	old := b.hashes(t)[0]
+	f.older = map[string]bool{old: true}
+	if err := b.upgrade(t.Context(), t, b.file(t, anImage, "image: d@")); err != nil {
+		t.Fatalf("%v\n%s", err, strings.Join(b.said, "\n"))
+	}
+	if hashes := b.hashes(t); hashes[0] == old || hashes[0] != hashes[1] || hashes[0] != hashes[2] {
+		t.Errorf("hashes %v, before %s", hashes, old)
+	}
+	if err := b.upgrade(t.Context(), t, b.file(t, anImage, anImage)); err != nil {
+		t.Fatalf("back: %v\n%s", err, strings.Join(b.said, "\n"))
+	}
+	if hashes := b.hashes(t); hashes[0] != old || hashes[1] != old || hashes[2] != old {
+		t.Errorf("hashes %v, want %s", hashes, old)
 	}
 }
 

@@ -65,9 +65,12 @@ type Coordinator struct {
 	Sessions int    `json:"sessions"`
 	// Connected are the other coordinators to which it has a session.
 	Connected []string `json:"connected,omitempty"`
-	// Voter and Healthy are autopilot's words about its Consul server.
+	// Voter and Healthy are autopilot's words about its Consul server. While all coordinators are
+	// Older, they are true if the coordinator answers and knows the same leader as the others.
 	Voter   bool `json:"voter"`
 	Healthy bool `json:"healthy"`
+	// Older: its version cannot step down, and does not show Consul's servers.
+	Older bool `json:"older,omitempty"`
 }
 
 // Facts is all that one decision reads.

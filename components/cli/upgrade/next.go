@@ -102,9 +102,10 @@ func (f Facts) ofOneUnwell(c Coordinator, reasons []string) Step {
 	return f.change(c)
 }
 
-// change changes c, after c stepped down.
+// change changes c, after c stepped down. An older version cannot step down; the clean stop of its CVM
+// releases the Lease too.
 func (f Facts) change(c Coordinator) Step {
-	leads := c.Answers && (c.Slot == f.Leader || c.Slot == f.RaftLeader)
+	leads := c.Answers && !c.Older && (c.Slot == f.Leader || c.Slot == f.RaftLeader)
 	if leads && len(f.Coordinators) > 1 {
 		return Step{Action: StepDown, Slot: c.Slot, To: f.successor(c)}
 	}
