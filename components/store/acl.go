@@ -46,6 +46,10 @@ var writers = map[string]Role{
 	"control/collateral/<fmspc>":       RoleApprove,
 }
 
+// rights are keys without a record: the right to write one is the right to an act. RoleOperate has
+// them, and RoleAdmin.
+var rights = []string{"control/logs/<group>", "control/run/<group>"}
+
 // MayWrite reports whether a role may write the records of the operators' kind k, in its groups.
 func (r Role) MayWrite(k Kind) bool {
 	return k.Writer == Operator && (r == RoleAdmin || r != RoleView && writers[k.Pattern] == r)
@@ -90,6 +94,18 @@ func RoleRules(prefix string, role Role, groups, existing []string) string {
 				rule(&b, "key_prefix", prefix+key, "write")
 			} else {
 				rule(&b, "key", prefix+key, "write")
+			}
+		}
+	}
+	for _, pattern := range rights {
+		key, _, _ := strings.Cut(pattern, "<")
+		switch {
+		case role != RoleOperate:
+		case len(groups) == 0:
+			rule(&b, "key_prefix", prefix+key, "write")
+		default:
+			for _, g := range groups {
+				groupRule(&b, prefix, pattern, g, groups, existing)
 			}
 		}
 	}

@@ -32,11 +32,11 @@ type fakeCoordinators struct {
 	// silent are Slots that do not answer, and lost those without a vote.
 	silent, lost map[string]bool
 	// older are compose hashes of a version without CoordinatorsService.
-	older map[string]bool
-	stepped      []string
-	removed      []string
-	groups       []client.Group
-	groupsErr    error
+	older     map[string]bool
+	stepped   []string
+	removed   []string
+	groups    []client.Group
+	groupsErr error
 }
 
 func (f *fakeCoordinators) cvm(ctx context.Context, instance string) (platform.Instance, string, error) {

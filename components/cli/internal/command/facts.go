@@ -137,6 +137,13 @@ func (a *App) readRecords(ctx context.Context, cl *client.Client, f *overview.Fa
 	reading.Go(func() { var err error; f.Admissions, err = cl.Admissions(ctx, ""); unread(err) })
 	reading.Go(func() { var err error; f.TCB, err = cl.TCB(ctx); unread(err) })
 	reading.Go(func() {
+		last, err := cl.LastBackup(ctx)
+		unread(err)
+		if err == nil {
+			f.Backup = &last.At
+		}
+	})
+	reading.Go(func() {
 		list, err := cl.Groups(ctx)
 		unread(err)
 		f.Groups = make([]overview.Group, len(list))

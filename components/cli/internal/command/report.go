@@ -200,6 +200,34 @@ func recordParts(cl *client.Client, facts overview.Facts) (parts []bundle.Part) 
 	return parts
 }
 
-// logParts is the place for the logs of agents, coordinators and services: one part each, below
-// logs/. There are none until the API gives logs.
-func logParts(*client.Client, overview.Facts) []bundle.Part { return nil }
+// reportLogs bounds the instances whose agents' logs are in the archive.
+const reportLogs = 32
+
+// logParts are the logs of the coordinators, and of agents whose Slot is not available. Logs of services
+// are left out: a workload may write secrets of its own.
+func logParts(cl *client.Client, facts overview.Facts) (parts []bundle.Part) {
+	add := func(slot, service string) {
+		parts = append(parts, bundle.Part{Path: "logs/" + bundle.Name(slot) + ".log", Make: func(ctx context.Context) (any, error) {
+			var text []byte
+			err := cl.Logs(ctx, client.LogOptions{Slot: slot, Service: service}, func(dropped uint64, data []byte) error {
+				if dropped > 0 {
+					text = fmt.Appendf(text, "... %d bytes dropped\n", dropped)
+				}
+				text = append(text, data...)
+				return nil
+			})
+			return text, err
+		}})
+	}
+	for n := range len(facts.Coordinators) {
+		add(fmt.Sprintf("coordinator-%d", n), "")
+	}
+	left := reportLogs
+	for _, s := range facts.Slots {
+		if cmp.Or(string(s.State), "?") != "Available" && left > 0 {
+			left--
+			add(s.Slot, "cadre-agent")
+		}
+	}
+	return parts
+}

@@ -124,11 +124,12 @@ func ofDates(f Facts) (out []Finding) {
 		out = append(out, finding(Ticket, f.Cluster, "the CA of the cluster ends on "+day(f.CAEnds), ""))
 	}
 	if f.Backup != nil && f.Now.Sub(*f.Backup) > backupFor {
-		text := "no backup was ever taken"
+		// A new cluster has no backup yet, which calls no person.
+		found := finding(Note, f.Cluster, "no backup was ever taken", "cadre cluster backup -o FILE")
 		if !f.Backup.IsZero() {
-			text = fmt.Sprintf("the last backup is %s old", round(f.Now.Sub(*f.Backup)))
+			found = finding(Ticket, f.Cluster, fmt.Sprintf("the last backup is %s old", round(f.Now.Sub(*f.Backup))), "cadre cluster backup -o FILE")
 		}
-		out = append(out, finding(Ticket, f.Cluster, text, "cadre cluster backup"))
+		out = append(out, found)
 	}
 	return out
 }

@@ -150,7 +150,7 @@ func TestAssess(t *testing.T) {
 		"the CA ends":    {func(f *Facts) { f.CAEnds = noon.AddDate(0, 1, 0) }, "ticket demo: the CA"},
 		"a fresh backup": {func(f *Facts) { f.Backup = at(time.Hour) }, nothing},
 		"an old backup":  {func(f *Facts) { f.Backup = at(90 * time.Hour) }, "ticket demo: the last backup is 3 days old"},
-		"no backup":      {func(f *Facts) { f.Backup = &time.Time{} }, "ticket demo: no backup was ever taken"},
+		"no backup":      {func(f *Facts) { f.Backup = &time.Time{} }, "note demo: no backup was ever taken"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := calm()

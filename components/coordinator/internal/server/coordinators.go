@@ -87,6 +87,9 @@ func (s *Server) StepDown(ctx context.Context, req *apiv1.StepDownRequest) (*api
 	if err != nil {
 		return nil, err
 	}
+	if err := c.enter(ctx, "step-down", "", s.cfg.Slot, store.Op{Kind: store.OpCheckAbsent, Key: coordinatorsRight}); err != nil {
+		return nil, wire(err)
+	}
 	s.cfg.Log.Warn("an operator has this coordinator step down", "by", c.by)
 	out := &apiv1.StepDownResponse{}
 	if out.Lease, err = s.cfg.Coordinators.StepDown(ctx); err != nil {
@@ -107,6 +110,9 @@ func (s *Server) RemoveVoter(ctx context.Context, req *apiv1.RemoveVoterRequest)
 	c, err := s.changesCoordinators(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if err := c.enter(ctx, "remove-voter", "", slot, store.Op{Kind: store.OpCheckAbsent, Key: coordinatorsRight}); err != nil {
+		return nil, wire(err)
 	}
 	removed, err := s.cfg.Coordinators.Voters.Remove(ctx, slot)
 	switch {

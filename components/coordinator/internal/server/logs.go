@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -51,6 +52,18 @@ type logCall struct {
 	command string
 }
 
+func (a *logCall) verb() string {
+	if a.command != "" {
+		return "run"
+	}
+	return "read-logs"
+}
+
+// object names the instance, the service and the command for the audit chain.
+func (a *logCall) object() string {
+	return strings.Join(strings.Fields(a.slot+" "+a.service+" "+a.command), " ")
+}
+
 // begin checks the right for an act on a Slot and takes a place for it. ctx ends with the caller's
 // right; end frees the place. This is the one place where such acts begin.
 func (l logService) begin(ctx context.Context, act *logCall, key func(group string) string, places chan struct{}) (_ context.Context, end func(), err error) {
@@ -79,10 +92,15 @@ func (l logService) begin(ctx context.Context, act *logCall, key func(group stri
 	if act.by, err = l.s.cfg.Tokens.NameOf(ctx, c.token); err != nil {
 		return nil, nil, wire(err)
 	}
+	c.by = act.by
 	select {
 	case places <- struct{}{}:
 	default:
 		return nil, nil, status.Errorf(codes.ResourceExhausted, "OVERLOADED: %s serves %d such calls already", l.s.cfg.Slot, cap(places))
+	}
+	if err := c.enter(ctx, act.verb(), "", act.object(), store.Op{Kind: store.OpCheckAbsent, Key: key(name)}); err != nil {
+		<-places
+		return nil, nil, wire(err)
 	}
 	l.s.cfg.Log.Info("an operator acts on an instance", "slot", act.slot, "service", act.service, "command", act.command, "by", act.by)
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -152,6 +152,9 @@ func roles(b *bytes.Buffer) {
 		}
 		fmt.Fprintf(b, " %s |\n", scope)
 	}
+	b.WriteString("\nThe right to write `control/logs/<group>` is the right to read logs, and `control/run/<group>` the right to run declared commands:\n" +
+		"`operate` and `admin` have them. The right to write `control/coordinators` is the right to upgrade and replace coordinators: `admin` has it.\n" +
+		"These keys have no record.\n")
 	b.WriteString("\n`operate` lacks the records whose deletion would loosen admission, because Consul's rules treat a deletion as a write.\n" +
 		"These are the ACL policies that the coordinators write, for a cluster with the groups `postgres` and `postgres-b`:\n")
 	groups := []string{"postgres", "postgres-b"}
