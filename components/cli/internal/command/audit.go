@@ -25,7 +25,7 @@ func (a *App) auditCommand() *cobra.Command {
 		Long: `Lists the entries of the audit chain, oldest first: each act of an operator through the
 API, the acts of the leader (accepted specs, rollouts, replacements, quarantines,
 leaderships), and each edit of a spec or of a key below control/ in Consul KV. Consul does
-not name who edited a key.
+not name the author of an edit.
 
 An act and its entry are one transaction. Each entry names the digest of the entry before,
 and the values of the record before and after by their SHA-256. The last 10,000 entries are

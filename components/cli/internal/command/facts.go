@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// askTime bounds the questions to all coordinators: one that hangs must leave time for the records.
+	// askTime bounds the questions to all coordinators: a hanging coordinator must leave time for the records.
 	askTime = 8 * time.Second
 	// factsTime bounds all questions of one look at a cluster.
 	factsTime = 20 * time.Second

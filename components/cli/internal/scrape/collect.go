@@ -41,7 +41,7 @@ func Collect(ctx context.Context, coordinators []Coordinator) Collection {
 	late := time.NewTimer(patience(ctx, begin))
 	defer late.Stop()
 	var out Collection
-	var early []answer // those that wait for the others
+	var early []answer // answers that wait for the others
 	seen, waits := map[string]bool{}, true
 	for left := len(coordinators); left > 0 || waits; {
 		if left == 0 {
@@ -124,8 +124,8 @@ func ask(ctx context.Context, c Coordinator) answer {
 }
 
 // assign gives each agent to one coordinator that it is connected to: to the coordinator with the
-// fewest agents so far. The result has the slots of each answer, without those that are in done, to
-// which it adds them.
+// fewest agents so far. The result has the slots of each answer, without the slots in done, and adds
+// them to done.
 func assign(answers []answer, done map[string]bool) [][]string {
 	out := make([][]string, len(answers))
 	of := map[string][]int{}

@@ -158,8 +158,8 @@ func TestCollectAsksEachAgentOnce(t *testing.T) {
 	}
 }
 
-// A coordinator that hangs leaves the figures of the others and of their agents; one that is only late
-// is asked for the agents that it alone knows.
+// A coordinator that hangs leaves the figures of the others and of their agents; a late
+// coordinator is asked for the agents that it alone knows.
 func TestCollectDoesNotWaitForAHangingCoordinator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)

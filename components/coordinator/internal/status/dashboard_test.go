@@ -106,7 +106,7 @@ func TestTheDashboardUsesServedMetrics(t *testing.T) {
 	}
 }
 
-// TestTheDashboardShowsTheAlertsMetrics: whoever an alert calls sees its figures.
+// TestTheDashboardShowsTheAlertsMetrics: a person that an alert calls sees its figures.
 func TestTheDashboardShowsTheAlertsMetrics(t *testing.T) {
 	s := readSource(t)
 	raw, err := os.ReadFile(alertsFile)

@@ -9,7 +9,7 @@ import (
 	"cadre.dev/coordinator/internal/view"
 )
 
-// ended decides what to send. It remembers the IDs of ended records while the records exist.
+// ended chooses the spans to send. It remembers the IDs of ended records while the records exist.
 type ended struct{ known map[string]bool }
 
 // take returns the spans of the records in v that ended since the last take, parents first and then
