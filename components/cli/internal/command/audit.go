@@ -63,7 +63,7 @@ kept; the leader writes older ones to its log.`,
 func (a *App) auditExport() *cobra.Command {
 	var file string
 	c := &cobra.Command{
-		Use: "export -o FILE", Short: "Write the kept entries and the signed head to a file", Args: cobra.NoArgs,
+		Use: "export", Short: "Write the kept entries and the signed head to a file", Args: cobra.NoArgs,
 		Long: `Writes one JSON document in each line: the kept entries, oldest first, and the end of the
 chain, signed by the cluster CA. The file is verified, as ` + "`cadre audit verify`" + ` does.
 
