@@ -87,6 +87,12 @@ func (d *Proxy) keepConnected(ctx context.Context) {
 			}
 			d.log.Info("consul requests leave this coordinator", "coordinator", u.id.Slot, "error", why)
 		}
+		// A request that waited for this connection may have asked once more while it was made. That
+		// wish would open the next connection for no request.
+		select {
+		case <-d.wanted:
+		default:
+		}
 		if d.waiting.Load() > 0 {
 			d.want()
 		}

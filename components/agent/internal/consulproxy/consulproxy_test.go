@@ -119,6 +119,7 @@ func TestAnIdleConnectionCostsNothing(t *testing.T) {
 			t.Errorf("got %d %q after %v", status, text, time.Since(began))
 		}
 		time.Sleep(2 * idleFor)
+		synctest.Wait()
 		if u, _ := w.proxy.current.Get(); u != nil {
 			t.Error("the connection is kept without requests")
 		}
