@@ -137,7 +137,7 @@ func (s *Server) Restore(stream grpc.BidiStreamingServer[apiv1.RestoreRequest, a
 	if !s.waits() {
 		return status.Error(codes.FailedPrecondition, backup.ErrRestored.Error())
 	}
-	if token, ok := callers.TokenOf(metadata.ValueFromIncomingContext(ctx, tokenHeader)); !ok || !s.isFirst(token) {
+	if token, ok := callers.TokenOf(metadata.ValueFromIncomingContext(ctx, tokenHeader)); !ok || !s.isFirst(digestOf(token)) {
 		return status.Error(codes.PermissionDenied, "only the operators' token that the coordinators' trust file names (operator_token_sha256) restores a backup")
 	}
 	done, err := s.takeTurn(ctx)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"cadre.dev/core/group"
+	"cadre.dev/core/policy"
 	"cadre.dev/demo/load"
 )
 
@@ -247,7 +248,9 @@ func (r *Rig) tryRefused(ctx context.Context, n *Narrator, d Lost, report *LostR
 	edited := bytes.Clone(whole)
 	at := bytes.Index(edited, []byte(`"term":`)) + len(`"term":`)
 	edited[at] = '0' + (edited[at]-'0')%9 + 1
-	report.Edited, err = r.restoreRefused(ctx, d, edited)
+	if report.Edited, err = r.restoreRefused(ctx, d, edited); err == nil && !strings.Contains(report.Edited, string(policy.CodeBackupMACMismatch)) {
+		err = fmt.Errorf("an edited backup is refused for another reason: %s", report.Edited)
+	}
 	n.Say("refused by new coordinators, as it is edited: %s", tail(report.Edited, 120))
 	return err
 }
