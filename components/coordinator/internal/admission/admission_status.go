@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// askers bounds the concurrent answers that cost three reads each: those about Boots without
+	// askers bounds the concurrent answers that cost four reads each: those about Boots without
 	// the Slot in the View. Each answer holds its place for askPause at least, so all
-	// unauthenticated callers together cause at most 80 reads a second on this coordinator.
+	// unauthenticated callers together cause at most 107 reads a second on this coordinator.
 	askers   = 4
 	askPause = 150 * time.Millisecond
 )
