@@ -108,7 +108,7 @@ func TestHostileTextDoesNotRun(t *testing.T) {
 	page := newBrowser(t)
 	b := newBench(t, hostile(t))
 	page.open(b.enter)
-	for _, path := range []string{"", "groups/" + evilName, "instances/" + evilName + "-0", "operations", "act/drain?on=" + evilQuery, "groups/" + evilQuery} {
+	for _, path := range []string{"", "groups/" + evilName, "instances/" + evilName + "-0", "operations", "audit", "audit?q=" + evilQuery, "act/drain?on=" + evilQuery, "groups/" + evilQuery} {
 		page.open(b.base + path)
 		page.eval(`new Promise(done => setTimeout(done, 0))`)
 		if strings.HasPrefix(path, "act/") {

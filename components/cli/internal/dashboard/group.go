@@ -22,6 +22,7 @@ type groupAnswer struct {
 
 type groupModel struct {
 	Name, Message      string
+	Audit              string // the address of the entries about it
 	Rollout            mark
 	Available, Updated bar
 	Facts              []fact
@@ -69,7 +70,7 @@ const maxHistory = 30
 func groupOf(name string, v client.View, more groupAnswer, now time.Time) groupModel {
 	st := v.Status
 	m := groupModel{
-		Name: name, Message: st.Message, Rollout: rolloutMark(st.RolloutState, st.Paused),
+		Name: name, Message: st.Message, Audit: auditPath(name), Rollout: rolloutMark(st.RolloutState, st.Paused),
 		Available: ratio(st.Available, st.Replicas), Updated: ratio(st.Updated, st.Replicas),
 		Warnings: v.Plan.Warnings, Moves: format.Moves(v.Plan), Progress: progressOf(v, more.group.Spec),
 	}

@@ -8,6 +8,9 @@ func groupPath(name string) string { return "groups/" + url.PathEscape(name) }
 
 func slotPath(slot string) string { return "instances/" + url.PathEscape(slot) }
 
+// auditPath is the page of the audit chain; object selects the entries about it.
+func auditPath(object string) string { return filter{Words: object}.address("audit", 1) }
+
 // actPath is the form of an action; more are further pairs of names and values.
 func actPath(verb, on string, more ...string) string {
 	q := url.Values{}

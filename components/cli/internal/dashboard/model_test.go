@@ -6,6 +6,7 @@ import (
 	"go/parser"
 	"go/token"
 	"net/http"
+	"net/url"
 	"os"
 	"regexp"
 	"strconv"
@@ -13,8 +14,12 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"cadre.dev/client"
 	"cadre.dev/client/clienttest"
+	"cadre.dev/core/audit"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
@@ -23,7 +28,7 @@ import (
 // Names and reasons from elsewhere are text on each page.
 func TestHostileTextIsText(t *testing.T) {
 	b := entered(t, hostile(t))
-	for _, path := range []string{"", "groups/" + evilName, "instances/" + evilName + "-0", "operations", "operations?q=" + evilQuery, "overlay", "admissions", "act/drain?on=" + evilQuery, "act/retry?on=" + evilQuery,
+	for _, path := range []string{"", "groups/" + evilName, "instances/" + evilName + "-0", "operations", "operations?q=" + evilQuery, "overlay", "admissions", "audit", "audit?q=" + evilQuery, "audit?q=" + url.QueryEscape(evil), "act/drain?on=" + evilQuery, "act/retry?on=" + evilQuery,
 		"act/mark-failed?on=op" + evilQuery, "groups/" + evilQuery, evilQuery, "act/" + evilQuery} {
 		_, body := b.get(path)
 		if strings.Contains(body, "<script>hacked") || strings.Contains(body, "<img") || strings.Contains(body, `"javascript:`) || strings.Contains(body, "</textarea>") {
@@ -33,6 +38,13 @@ func TestHostileTextIsText(t *testing.T) {
 	e := b.stream("groups/" + evilName)
 	if data := e.until("fragment", "&lt;script&gt;"); strings.Contains(data, "<script>") {
 		t.Error("a live fragment has the text as HTML")
+	}
+	if data := b.stream("audit").until("fragment", "&lt;script&gt;"); strings.Contains(data, "<script>") {
+		t.Error("a live fragment of the audit chain has the text as HTML")
+	}
+	b.Fail("GetAuditHead", status.Error(codes.PermissionDenied, evil))
+	if data := b.stream("audit").until("fragment", "&lt;img"); strings.Contains(data, "<img") {
+		t.Error("a denied answer has the text as HTML")
 	}
 }
 
@@ -62,6 +74,7 @@ func hostile(t *testing.T) *clienttest.Server {
 		g.Admissions = [][]byte{[]byte(`{"boot_id":"<script>hacked=1</script>","code":"<img src=x>","message":"<script>hacked = 1</script>","by":"<img src=x>"}`)}
 	})
 	s.SetWayOut(clienttest.WayOut{Waiting: []client.Asked{{ID: evil, Kind: evil, Slot: evil, By: evil, Reason: evil}}})
+	setAudit(s, audit.Entry{Who: audit.Actor(evil), By: evil, Request: evil, Verb: evil, Object: evil, Reason: evil})
 	return s
 }
 

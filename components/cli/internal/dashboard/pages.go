@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"cadre.dev/client"
+	"cadre.dev/core/audit"
 	"cadre.dev/core/policy"
 )
 
@@ -27,13 +28,14 @@ type fragment struct {
 
 type navEntry struct{ Path, Text, Key string }
 
-// navigation has the pages in their order. A page of the audit chain gets its entry here, its address in route, and
-// a source of its RPC.
+// navigation has the pages in their order. A page has its entry here, its address in route, and its sources in
+// sources.go.
 var navigation = []navEntry{
 	{"", "Overview", "1"},
 	{"operations", "Operations", "2"},
 	{"overlay", "Overlay", "3"},
 	{"admissions", "Admissions", "4"},
+	{"audit", "Audit", "5"},
 }
 
 // value is the value of a snapshot, or the zero value.
@@ -58,6 +60,8 @@ func (s *Server) route(path string, q url.Values) (page, bool) {
 		return s.overlayPage(f, q.Get("slot")), true
 	case path == "admissions":
 		return s.admissionsPage(f), true
+	case path == "audit":
+		return s.auditPage(f), true
 	}
 	return page{}, false
 }
@@ -148,6 +152,17 @@ func (s *Server) admissionsPage(f filter) page {
 			{"admissions.head", m},
 			{"search", search{Path: "admissions", Filter: f, States: admissionChoices(f.State), Label: "Search admissions"}},
 			{"admissions.list", m},
+		}
+	}}
+}
+
+func (s *Server) auditPage(f filter) page {
+	return page{title: "Audit", nav: "audit", sources: []source{s.auditSource()}, build: func(got []snapshot, _ time.Time) []fragment {
+		m := auditOf(value[[]audit.Entry](got[0]), f)
+		return []fragment{
+			{"audit.head", m},
+			{"search", search{Path: auditPath(""), Filter: f, Label: "Object: a group, a slot or a key"}},
+			{"audit.list", m},
 		}
 	}}
 }

@@ -33,6 +33,8 @@ func TestScreenshots(t *testing.T) {
 		{"failed", "groups/kafka", 1180, 900, "dark", `document.querySelector(".holds")`, true},
 		{"operations", "operations", 1180, 620, "dark", `document.querySelector("tbody")`, false},
 		{"admissions", "admissions", 1180, 620, "light", `document.querySelector("tbody")`, false},
+		{"audit", "audit", 1180, 620, "light", `document.querySelector("tbody")`, false},
+		{"audit-phone", "audit", 390, 844, "light", `document.querySelector("tbody")`, false},
 	} {
 		page.look(shot.width, shot.height, shot.scheme)
 		page.open(b.base + shot.path)

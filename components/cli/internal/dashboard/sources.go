@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"cadre.dev/client"
+	"cadre.dev/core/audit"
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
 	"cadre.dev/platform"
@@ -18,6 +19,7 @@ const (
 	everyOperation = 2 * time.Second
 	everyOverlay   = 3 * time.Second
 	everyAdmission = 5 * time.Second
+	everyAudit     = 5 * time.Second
 	// The platform is outside and has a limit of calls.
 	everyPlatform = 30 * time.Second
 )
@@ -131,6 +133,10 @@ func (s *Server) overlaySource(slot string) source {
 
 func (s *Server) admissionSource() source {
 	return poll("admissions", everyAdmission, func(ctx context.Context) ([]policy.AdmissionStatus, error) { return s.Client.Admissions(ctx, "") })
+}
+
+func (s *Server) auditSource() source {
+	return poll("audit", everyAudit, func(ctx context.Context) ([]audit.Entry, error) { return readAudit(ctx, s.Client) })
 }
 
 // groupName is the group of a slot; "" for a name that is none.

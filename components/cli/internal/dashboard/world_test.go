@@ -18,6 +18,7 @@ import (
 
 	"cadre.dev/client"
 	"cadre.dev/client/clienttest"
+	"cadre.dev/core/audit"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
@@ -180,7 +181,21 @@ func world(t *testing.T) *clienttest.Server {
 		Next: []string{"approve the revision: `cadre admission approve ffeeddcc`"}}}})
 	s.SetWayOut(clienttest.WayOut{Waiting: []client.Asked{{ID: "restart-0f3a5c1b8d2e4f60718293a4b5c6d7e8", Kind: "restart", Group: "web", Slot: "web-1", By: "ann", Reason: "it leaks", At: *ago(3 * time.Minute)}}})
 	s.SetOverlay(clienttest.Overlay{Links: map[string][]*overlayv1.Link{"coordinator-0": links()}})
+	setAudit(s,
+		audit.Entry{Who: audit.Operator, By: "ann (0a1b2c3d-4e5f-4061-8728-394a5b6c7d8e)", Request: "ticket-7", Verb: "apply", Object: "groups/postgres/spec", Reason: "release 7"},
+		audit.Entry{Who: audit.Leader, By: "coordinator-1", Request: "ticket-7", Verb: "start-rollout", Object: "rollouts/postgres-4", Reason: "group postgres, revision ffeeddcc"},
+		audit.Entry{Who: audit.KV, By: "unknown (written to Consul KV)", Verb: "edit", Object: "control/freeze/_all"})
 	return s
+}
+
+// setAudit makes a chain of the entries, of which the last one is a minute old.
+func setAudit(s *clienttest.Server, entries ...audit.Entry) {
+	var head audit.Head
+	for n := range entries {
+		entries[n].At = noon.Add(time.Duration(n-len(entries)) * time.Minute)
+		head, entries[n] = head.Append(entries[n])
+	}
+	s.SetAudit(head, entries, noon)
 }
 
 func links() []*overlayv1.Link {
