@@ -19,8 +19,8 @@ func (a *App) dashboardCommand() *cobra.Command {
 		Use: "dashboard", Short: "Serve a page about the cluster on this machine, with live rollouts", Args: cobra.NoArgs,
 		Long: `Prints an address for the browser and serves the page until interrupted. The page asks the
 coordinators with the token of the context; coordinators open no further port. It shows
-groups, slots, rollouts, operations, overlay and admissions, and makes changes with the
-confirmations of the commands.
+groups, slots, rollouts, operations, overlay, admissions and the audit chain, and makes changes
+with the confirmations of the commands.
 
 The printed address has a secret that is new with each start: a browser without it gets no
 answer. Only loopback addresses are served. From another machine, forward the port with ssh.`,
