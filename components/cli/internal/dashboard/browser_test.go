@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"cadre.dev/client/clienttest"
+	"cadre.dev/core/audit"
 	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
 )
@@ -124,6 +125,24 @@ func TestHostileTextDoesNotRun(t *testing.T) {
 	page.await(`document.querySelector(".lead").textContent.startsWith("changed")`)
 	if page.eval(`typeof hacked`) != "undefined" || page.eval(`document.querySelectorAll("img").length`) != float64(0) {
 		t.Error("a live fragment ran a foreign text")
+	}
+	page.noErrors()
+}
+
+// The longest names and reasons of the audit chain stay within the window.
+func TestLongEntriesFitTheWindow(t *testing.T) {
+	page := newBrowser(t)
+	s := world(t)
+	long := func(length int) string { return strings.Repeat("x", length) }
+	setAudit(s, audit.Entry{Who: audit.Operator, By: long(audit.MaxBy), Request: long(audit.MaxRequest), Verb: long(audit.MaxVerb), Object: long(audit.MaxObject), Reason: long(audit.MaxReason)})
+	b := newBench(t, s)
+	page.open(b.enter)
+	for _, width := range []int{1180, 390} {
+		page.look(width, 800, "light")
+		page.open(b.base + "audit")
+		if page.eval(`document.querySelector("table").scrollWidth <= document.querySelector("main").clientWidth`) != true {
+			t.Errorf("the table is wider than a window of %d", width)
+		}
 	}
 	page.noErrors()
 }

@@ -161,7 +161,7 @@ func (s *Server) auditPage(f filter) page {
 		m := auditOf(value[[]audit.Entry](got[0]), f)
 		return []fragment{
 			{"audit.head", m},
-			{"search", search{Path: auditPath(""), Filter: f, Label: "Object: a group, a slot or a key"}},
+			{"search", search{Path: auditPath(""), Filter: f, Label: "Group, slot or key"}},
 			{"audit.list", m},
 		}
 	}}
