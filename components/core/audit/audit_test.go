@@ -176,4 +176,11 @@ func TestAbout_MatchesKeysAndTheirParts(t *testing.T) {
 			t.Errorf("%q: %v", object, !want)
 		}
 	}
+	for key, want := range map[string]bool{
+		"control/drain/pg-2": true, "rollouts/pg-12": true, "control/drain/pg-b-2": false, "control/queue/restart-1f": false, "control/pause/pg2": false,
+	} {
+		if got := (audit.Entry{Object: key}).About("pg"); got != want {
+			t.Errorf("%s is about pg: %v", key, got)
+		}
+	}
 }

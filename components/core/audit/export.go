@@ -99,10 +99,21 @@ func (x Export) Continues(earlier Export) error {
 	return nil
 }
 
-// About reports whether the entry concerns an object: its key, a folder of it, or the last part of
-// its key.
+// About reports whether the entry concerns an object: its key, a folder of it, the last part of its
+// key, or the group of the Slot or rollout that is the last part.
 func (e Entry) About(object string) bool {
 	object = strings.TrimSuffix(object, "/")
 	return object == "" || e.Object == object || strings.HasPrefix(e.Object, object+"/") || strings.HasSuffix(e.Object, "/"+object) ||
-		strings.Contains(e.Object, "/"+object+"/")
+		strings.Contains(e.Object, "/"+object+"/") || groupOf(e.Object) == object
+}
+
+// groupOf returns the group in a key that ends with the name of a Slot or of a rollout, such as web in
+// control/drain/web-2; "" for another key.
+func groupOf(key string) string {
+	name := key[strings.LastIndexByte(key, '/')+1:]
+	group := strings.TrimRight(name, "0123456789")
+	if group == name || !strings.HasSuffix(group, "-") {
+		return ""
+	}
+	return strings.TrimSuffix(group, "-")
 }
