@@ -17,6 +17,7 @@ import (
 
 	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/audit"
 	"cadre.dev/store"
 )
 
@@ -231,7 +232,7 @@ func (s *Server) create(ctx context.Context, token, digest string, groups []stri
 	if by == nil {
 		return errNotNamed
 	}
-	replaced := ""
+	replaced, accessor := "", store.OperatorAccessor(digest)
 	if digest == by.Next {
 		replaced = store.OperatorAccessor(by.SHA256)
 		next := by.OperatorRecord
@@ -240,11 +241,12 @@ func (s *Server) create(ctx context.Context, token, digest string, groups []stri
 		if err != nil {
 			return err
 		}
-		if err := s.cfg.Store.Commit(ctx, put); err != nil {
+		// The record of the rotation names the admin; the operator itself ends it.
+		note := audit.Entry{At: s.cfg.Now(), Who: audit.Operator, By: tokens.NamedText(by.Name, accessor), Verb: "use-next-token"}
+		if err := s.cfg.Store.Commit(ctx, store.Noted(put, note)); err != nil {
 			return err
 		}
 	}
-	accessor := store.OperatorAccessor(digest)
 	if err := s.cfg.Tokens.EnsureNamed(ctx, token, tokens.Operator{Name: by.Name, Accessor: accessor, Role: by.Role, Groups: by.Groups, Expires: by.expires}, groups); err != nil {
 		return err
 	}

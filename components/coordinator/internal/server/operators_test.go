@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"cadre.dev/coordinator/internal/tokens"
+	"cadre.dev/core/audit"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 	"cadre.dev/store"
 )
@@ -187,6 +188,14 @@ func TestCTL13_ARotatedTokenEndsWithTheFirstUseOfTheNext(t *testing.T) {
 	r, _, err := store.Read[store.OperatorRecord](t.Context(), a.cfg.Store, store.OperatorKey("ann"))
 	if err != nil || r.SHA256 != digestOf(nextToken) || r.Next != "" || r.Check() != nil {
 		t.Errorf("the record is %+v, %v", r, err)
+	}
+	// Without an entry the leader would report an edit in Consul KV.
+	record, err := a.cfg.Store.Get(t.Context(), store.OperatorKey("ann"))
+	name, nameErr := a.issuer.NameOf(t.Context(), nextToken)
+	entries := a.chain(t)
+	last := entries[len(entries)-1]
+	if err != nil || nameErr != nil || last.Object != record.Key || last.After != audit.ValueDigest(record.Value, true) || last.Who != audit.Operator || last.By != name {
+		t.Errorf("the last entry is %+v, of %q; %v, %v", last, name, err, nameErr)
 	}
 }
 

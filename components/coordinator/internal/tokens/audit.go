@@ -142,11 +142,19 @@ func (i *Issuer) NameOf(ctx context.Context, token string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text := t.AccessorID
-	if t.Description != "" {
-		text = fmt.Sprintf("%.100s (%s)", t.Description, t.AccessorID)
+	if t.Description == "" {
+		return t.AccessorID, nil
 	}
-	return text, nil
+	return nameText(t.Description, t.AccessorID), nil
+}
+
+func nameText(description, accessor string) string {
+	return fmt.Sprintf("%.100s (%s)", description, accessor)
+}
+
+// NamedText is NameOf for the token of an operator with a record, before the token exists.
+func NamedText(operator, accessor string) string {
+	return nameText(operatorMark+operator, accessor)
 }
 
 // CheckOperator returns nil for a token of a caller outside the cluster. ErrDenied means that the
