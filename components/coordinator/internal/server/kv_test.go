@@ -31,7 +31,14 @@ type kvWorld struct {
 
 func newKV(t *testing.T) *kvWorld {
 	t.Helper()
-	w := &kvWorld{api: newAPI(t), t: t}
+	w := kvOf(t, newAPI(t))
+	w.group(t)
+	return w
+}
+
+func kvOf(t *testing.T, a *api) *kvWorld {
+	t.Helper()
+	w := &kvWorld{api: a, t: t}
 	address := w.listen(t)
 	w.base = "https://" + address + "/v1/kv/"
 	pool := x509.NewCertPool()
@@ -39,8 +46,21 @@ func newKV(t *testing.T) *kvWorld {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}
 	t.Cleanup(transport.CloseIdleConnections)
 	w.http = &http.Client{Transport: transport}
-	w.group(t)
 	return w
+}
+
+// TestACoordinatorWithoutRecordsServesNoKV: not under the name of a method either that it serves,
+// because the first use of a token would write a record.
+func TestACoordinatorWithoutRecordsServesNoKV(t *testing.T) {
+	a := newAPI(t)
+	a.cfg.Waits = func() bool { return true }
+	w := kvOf(t, a)
+	w.base = strings.TrimSuffix(w.base, "/v1/kv/")
+	for _, path := range append([]string{"/v1/kv/cadre/v1/?recurse"}, open...) {
+		if code, text, _ := w.ask(http.MethodGet, path, operatorToken, ""); code != http.StatusServiceUnavailable || !strings.Contains(text, "cadre cluster restore") {
+			t.Errorf("%s: %d %s", path, code, text)
+		}
+	}
 }
 
 // ask makes a request and returns the status and the text of the answer.
