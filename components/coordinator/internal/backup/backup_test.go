@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"cadre.dev/core/audit"
 	"cadre.dev/core/backup"
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
@@ -128,6 +129,26 @@ func restores(t *testing.T, from, to store.Store) {
 
 func TestARestoreWritesTheRecordsAndHalts(t *testing.T) {
 	restores(t, storetest.NewMemory(), storetest.NewMemory())
+}
+
+// TestARestoreWritesTheChainAfterTheRecords: the leader takes a record without entries for an edit,
+// unless the record is older than the chain.
+func TestARestoreWritesTheChainAfterTheRecords(t *testing.T) {
+	from, to := storetest.NewMemory(), storetest.NewMemory()
+	fill(t, from, 150)
+	pause := store.OverrideKey(store.OverridePause, "pg")
+	put(t, from, pause, store.Override{Reason: "old", By: "ann", At: now})
+	put(t, from, store.AuditKey(7), audit.Entry{Number: 7, At: now, Who: audit.Operator, By: "ann", Verb: "apply", Object: store.GroupSpecKey("pg")})
+	if _, err := Restore(t.Context(), to, demo, made(t, from).File, "coordinator-1", now, nil); err != nil {
+		t.Fatal(err)
+	}
+	first, err := to.Get(t.Context(), store.AuditKey(7))
+	for _, key := range []string{pause, store.GroupSpecKey("pg")} {
+		record, readErr := to.Get(t.Context(), key)
+		if err != nil || readErr != nil || record.Index >= first.Index {
+			t.Errorf("%s has the index %d, and the chain begins at %d; %v, %v", key, record.Index, first.Index, err, readErr)
+		}
+	}
 }
 
 func TestARestoreIntoARealConsul(t *testing.T) {

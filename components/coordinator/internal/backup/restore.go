@@ -2,6 +2,7 @@ package backup
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -144,7 +145,11 @@ func write(ctx context.Context, s store.Store, fence []store.Op, values map[stri
 		}
 	}
 	ops = nil
-	for _, key := range slices.Sorted(maps.Keys(values)) {
+	keys := slices.Sorted(maps.Keys(values))
+	// The audit chain comes after the records. A record whose entries were removed is older than the
+	// chain then, as it was before, and is no edit.
+	slices.SortStableFunc(keys, func(a, b string) int { return cmp.Compare(late(a), late(b)) })
+	for _, key := range keys {
 		if !present[key] && !slices.Contains(last, key) {
 			ops = append(ops, store.Op{Kind: store.OpPutCAS, Key: key, Value: values[key]})
 		}
@@ -158,6 +163,13 @@ func write(ctx context.Context, s store.Store, fence []store.Op, values map[stri
 		progress(done, len(values))
 	}
 	return nil
+}
+
+func late(key string) int {
+	if strings.HasPrefix(key, store.AuditPrefix) {
+		return 1
+	}
+	return 0
 }
 
 // finish compares the store with the file, and writes the last records.
