@@ -236,10 +236,11 @@ func (r *Reconciler) enterEdits(ctx context.Context, lease store.Lease) error {
 	for _, entry := range stored {
 		seen[entry.Key] = entry
 	}
-	v, _ := r.cfg.Views.Latest()
-	for name, spec := range v.Specs {
-		key := store.GroupSpecKey(name)
-		seen[key] = store.Entry{Key: key, Value: spec.Raw, Index: spec.Index}
+	if v, _ := r.cfg.Views.Latest(); v != nil { // the first View brings the specs
+		for name, spec := range v.Specs {
+			key := store.GroupSpecKey(name)
+			seen[key] = store.Entry{Key: key, Value: spec.Raw, Index: spec.Index}
+		}
 	}
 	for key := range r.entered.digests {
 		if _, there := seen[key]; !there {
