@@ -103,7 +103,7 @@ var kinds = []kind{
 	}},
 	{kindSecrets, []string{store.SecretsPrefix}, true, (*View).readSecrets},
 	{kindControl, []string{store.ControlPrefix}, true, func(v *View, ctx context.Context, at moment, errs *[]error) {
-		v.readQueue(ctx, at, errs)
+		v.Queue = asked(ctx, at, store.QueuePrefix, errs, func(q store.QueueRequest) string { return q.ID })
 		v.readWayOut(ctx, at, errs)
 		v.readOverrides(ctx, at, errs)
 		v.readRotates(ctx, at, errs)

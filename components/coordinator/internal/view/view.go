@@ -317,17 +317,19 @@ func collect[T any](ctx context.Context, m moment, prefix string, errs *[]error,
 	return out
 }
 
-// readQueue reads the requests. The rights of an operator depend on the key of a request, so the
-// request must name exactly its own key.
-func (v *View) readQueue(ctx context.Context, m moment, errs *[]error) {
-	v.Queue = map[string]Rec[store.QueueRequest]{}
-	each(ctx, m, store.QueuePrefix, errs, func(key string, rec Rec[store.QueueRequest]) {
-		if key != store.QueueKey(rec.Value.ID) {
-			*errs = append(*errs, &store.RecordError{Key: key, Index: rec.Index, Err: fmt.Errorf("names %q", rec.Value.ID)})
+// asked returns the requests of operators below prefix by their names. The rights of an operator
+// depend on the key of a request, so the request must name exactly its own key.
+func asked[T any](ctx context.Context, m moment, prefix string, errs *[]error, name func(T) string) map[string]Rec[T] {
+	out := map[string]Rec[T]{}
+	each(ctx, m, prefix, errs, func(key string, rec Rec[T]) {
+		got := name(rec.Value)
+		if key != prefix+got {
+			*errs = append(*errs, &store.RecordError{Key: key, Index: rec.Index, Err: fmt.Errorf("names %q", got)})
 			return
 		}
-		v.Queue[rec.Value.ID] = rec
+		out[got] = rec
 	})
+	return out
 }
 
 // each calls take with every record below prefix that decodes as a T. Unreadable records go to

@@ -10,7 +10,7 @@ import (
 // removes or binds something. So an unreadable request has no effect, and neither has a request
 // that names another group than its key.
 func (v *View) readWayOut(ctx context.Context, at moment, errs *[]error) {
-	v.Deletes = collect(ctx, at, store.DeletePrefix, errs, func(d store.DeleteGroup) string { return d.Group })
-	v.DeleteDisks = collect(ctx, at, store.DeleteDisksPrefix, errs, func(d store.DeleteDisks) string { return d.Group })
-	v.Adoptions = collect(ctx, at, store.AdoptPrefix, errs, func(a store.Adoption) string { return a.Group })
+	v.Deletes = asked(ctx, at, store.DeletePrefix, errs, func(d store.DeleteGroup) string { return d.Group })
+	v.DeleteDisks = asked(ctx, at, store.DeleteDisksPrefix, errs, func(d store.DeleteDisks) string { return d.Group })
+	v.Adoptions = asked(ctx, at, store.AdoptPrefix, errs, func(a store.Adoption) string { return a.Group })
 }
