@@ -347,3 +347,38 @@ func client(t *testing.T, addr, token string) *api.Client {
 	}
 	return c
 }
+
+// TestALockThatStaysClosedGivesNoLease: a Lease without its lock would lead and could write nothing.
+func TestALockThatStaysClosedGivesNoLease(t *testing.T) {
+	server := storetest.StartConsulACL(t)
+	root := client(t, server.Addr, server.ManagementToken)
+	c := newConsul(t, store.ConsulConfig{Address: server.Addr, Token: server.ManagementToken})
+	lease, err := c.Acquire(t.Context(), "coordinator-0")
+	if err == nil {
+		err = lease.Release(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The end of this session closes the lock for a minute.
+	session, _, err := root.Session().Create(&api.SessionEntry{LockDelay: time.Minute}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, _, err := root.KV().Get(store.DefaultPrefix+store.LeaseKey, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair.Session = session
+	for taken := false; !taken; { // the first Lease's own delay may still last
+		if taken, _, err = root.KV().Acquire(pair, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := root.Session().Destroy(session, nil); err != nil {
+		t.Fatal(err)
+	}
+	if lease, err := c.Acquire(t.Context(), "coordinator-0"); err == nil || !strings.Contains(err.Error(), "lock delay") {
+		t.Errorf("%v, %v", lease, err)
+	}
+}

@@ -96,8 +96,8 @@ func (c *Consul) takeLock(ctx context.Context, lease *consulLease, holder string
 	// The lock delay ends within a millisecond of the Raft leader's clock.
 	const attempts = 20
 	for range attempts {
-		writes, err := LeaseOps(ctx, c, holder, lease.term, termIndex, time.Now())
-		if err != nil {
+		var writes []Op // err is the function's, for the return below the loop
+		if writes, err = LeaseOps(ctx, c, holder, lease.term, termIndex, time.Now()); err != nil {
 			return 0, err
 		}
 		ops := api.TxnOps{{KV: &api.KVTxnOp{Verb: api.KVLock, Key: c.cfg.Prefix + LeaseKey, Value: lockValue, Session: lease.session}}}
