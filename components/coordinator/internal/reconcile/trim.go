@@ -14,15 +14,15 @@ import (
 const (
 	// auditKept is how many entries of the audit chain stay in Consul.
 	auditKept = 10_000
-	// auditBatch and auditBatches bound the entries that one sweep removes.
-	auditBatch, auditBatches = 25, 40
+	// auditBatch bounds the entries of one transaction.
+	auditBatch = 25
 )
 
 // trimAudit writes the oldest entries beyond auditKept to the log and removes them. The end of the
 // chain gets the last removed entry as its checkpoint in the same transaction. Entries that do not
 // continue the checkpoint stay.
 func (r *Reconciler) trimAudit(ctx context.Context, lease store.Lease) error {
-	for range auditBatches {
+	for ctx.Err() == nil {
 		head, index, err := store.Read[audit.Head](ctx, r.cfg.Store, store.AuditHeadKey)
 		switch {
 		case errors.Is(err, store.ErrNotFound), len(store.RecordErrors(err)) > 0:
@@ -47,7 +47,7 @@ func (r *Reconciler) trimAudit(ctx context.Context, lease store.Lease) error {
 			return fmt.Errorf("remove old entries of the audit chain: %w", err)
 		}
 	}
-	return nil
+	return context.Cause(ctx)
 }
 
 // oldestEntries logs the n entries after a checkpoint. It returns the Ops that remove them, and the
