@@ -16,6 +16,7 @@ require (
 
 require (
 	cadre.dev/attest v0.0.0 // indirect
+	cadre.dev/exec v0.0.0 // indirect
 	cadre.dev/overlaystatus v0.0.0 // indirect
 	cadre.dev/proto v0.0.0 // indirect
 	github.com/Dstack-TEE/dstack/sdk/go v0.1.0 // indirect

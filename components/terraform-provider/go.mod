@@ -35,7 +35,7 @@ require (
 )
 
 require (
-	cadre.dev/attest v0.0.0 // indirect
+	cadre.dev/attest v0.0.0
 	cadre.dev/exec v0.0.0 // indirect
 	cadre.dev/overlay v0.0.0 // indirect
 	cadre.dev/overlaystatus v0.0.0 // indirect
