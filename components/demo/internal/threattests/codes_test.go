@@ -60,9 +60,11 @@ func packages(t *testing.T) (ours []listed, exports map[string]string) {
 // inText is a code in a text for people, before a colon.
 var inText = regexp.MustCompile(`(?:^|[ :])([A-Z]{2,}(?:_[A-Z]+)+):`)
 
-// notCodes are words in the form of codes that are no codes of the contract: answers of the mesh's
-// own calls, and the report of a panic, which refuses nothing.
-var notCodes = map[string]bool{"OTHER_COORDINATOR": true, "AGENT_NOT_CONNECTED": true, "INTERNAL_ERROR": true}
+// notCodes are words in the form of codes that are no codes of the contract: answers of the calls for the
+// overlay and for figures, and the report of a panic, which refuses nothing.
+var notCodes = map[string]bool{
+	"OTHER_COORDINATOR": true, "AGENT_NOT_CONNECTED": true, "METRICS_ABSENT": true, "METRICS_BUSY": true, "METRICS_TOO_LARGE": true, "INTERNAL_ERROR": true,
+}
 
 // TestCodesAreOnTheList: every constant that any part uses as a code, or writes in
 // front of a message, is on the closed list and has a class.
