@@ -168,6 +168,8 @@ func (r *rig) slowAnswers(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer syscall.Kill(pid, syscall.SIGCONT) //nolint:errcheck // test
+		// Each thread stops on its own, and one that runs may still answer.
+		within(t, r.settle, "stop", func(context.Context) error { return threadsStopped(max(pid, -pid)) })
 		look()
 	}
 	stopped(pid, func() {
@@ -195,6 +197,25 @@ func (r *rig) slowAnswers(t *testing.T) {
 		}
 	})
 	within(t, r.settle, "answer again", r.healthy)
+}
+
+// threadsStopped returns nil once a signal has stopped every thread of a process.
+func threadsStopped(pid int) error {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(files) == 0 {
+		return fmt.Errorf("no thread of process %d: %w", pid, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // the thread ended
+		}
+		// The state follows the name, which is in parentheses.
+		if rest := text[bytes.LastIndexByte(text, ')')+1:]; !bytes.HasPrefix(bytes.TrimSpace(rest), []byte("T")) {
+			return fmt.Errorf("%s: %s", file, text)
+		}
+	}
+	return nil
 }
 
 // startFails: the data is of a newer major version, as after an undo. Patroni stays up and starts
