@@ -22,7 +22,8 @@ variable "release" {
 }
 
 variable "replicas" {
-  default = "3"
+  description = "number of slots"
+  default     = "3"
 }
 
 variable "port" {

@@ -140,7 +140,7 @@ volumes: {visitors: {}}
 	// Step 1: the group is planned, and Cadre touches nothing.
 	apply := func() {
 		t.Helper()
-		file := c.edited(t, `group "light"`, `group "`+bought+`"`, "replicas = 3", "replicas = 1", `"dstack-0.5.7"`, `"`+guest06+`"`)
+		file := c.edited(t, `group "light"`, `group "`+bought+`"`, "replicas = var.replicas", "replicas = 1", `"dstack-0.5.7"`, `"`+guest06+`"`)
 		if _, err := c.ApplyLight(within(t, rollTime), file, c.next()); err != nil {
 			t.Fatal(err)
 		}

@@ -140,6 +140,11 @@ func (c *cluster) edited(t *testing.T, pairs ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for i := 0; i < len(pairs); i += 2 {
+		if !strings.Contains(string(text), pairs[i]) {
+			t.Fatalf("%s has no text %q to replace", c.LightFile(), pairs[i])
+		}
+	}
 	compose := filepath.Join(c.Root, "compose") + string(filepath.Separator)
 	changed := strings.NewReplacer(append(pairs, "../../compose/", compose)...).Replace(string(text))
 	file := filepath.Join(t.TempDir(), "light.hcl")
