@@ -214,6 +214,7 @@ func TestTheEngineRestoresContainersOfEarlierBoots(t *testing.T) {
 		old, next := shelf.release("old"), shelf.release("next")
 		s := start(t, t.TempDir(), shelf.use)
 		v := s.createWith("boot-0", app(old, "always"), "")
+		s.until("the old one has started", func() bool { return slices.Equal(s.started(v), []string{"old"}) })
 		s.update("boot-0", strings.Replace(app(next, "always"), "  app:", "  other:", 1), "")
 		s.up("boot-0")
 		s.until("the new one has started", func() bool { return slices.Contains(s.started(v), "next") })
