@@ -168,7 +168,7 @@ func (r *rig) slowAnswers(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer syscall.Kill(pid, syscall.SIGCONT) //nolint:errcheck // test
-		// Each thread stops on its own, and one that runs may still answer.
+		// Each thread stops on its own, and a running thread may still answer.
 		within(t, r.settle, "stop", func(context.Context) error { return threadsStopped(max(pid, -pid)) })
 		look()
 	}
