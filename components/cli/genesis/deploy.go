@@ -107,11 +107,6 @@ func envOf(env map[string]string, n int) map[string]string {
 		out = map[string]string{}
 	}
 	out["CADRE_SLOT"] = Slot(n)
-	// Its name is measured, so it is there from the beginning: the coordinators of a restore have
-	// the same compose hash.
-	if _, set := out[appcompose.RestoreClusterIDEnv]; !set {
-		out[appcompose.RestoreClusterIDEnv] = ""
-	}
 	return out
 }
 

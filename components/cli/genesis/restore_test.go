@@ -118,7 +118,9 @@ func TestRestoreMakesCoordinatorsThatWait(t *testing.T) {
 		}
 	}
 	after, err := client.LoadContext(b.opts.ContextPath)
-	if err != nil || !after.Restoring || after.Token != before.Token || !slices.Equal(after.CoordinatorComposeHashes, before.CoordinatorComposeHashes) {
+	// The name of the hint is measured, so these coordinators have a compose hash of their own. Without a restore no
+	// document has the name: agents of the previous version refuse it.
+	if err != nil || !after.Restoring || after.Token != before.Token || len(after.CoordinatorComposeHashes) != len(before.CoordinatorComposeHashes)+1 {
 		t.Errorf("context %+v, %v", after, err)
 	}
 	// The second run continues.
