@@ -37,7 +37,7 @@ rights of the context's token.
 
 index.json lists all parts, and the error of a part that failed. Tokens and keys of the
 context are removed from every part, and the values of each env, while their names stay.
-Compose files are included: whoever reads the archive reads them. FILE has mode 0600, and
+Compose files are included: a reader of the archive sees them. FILE has mode 0600, and
 an existing file is refused.`,
 		Example: "  cadre report -o demo-report.tar.gz\n  tar -xzOf demo-report.tar.gz index.json | jq '.parts[] | select(.error)'",
 		RunE: func(cmd *cobra.Command, _ []string) error {

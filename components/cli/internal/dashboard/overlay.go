@@ -2,10 +2,10 @@ package dashboard
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
+	"cadre.dev/cli/internal/render"
 	"cadre.dev/client"
 	"cadre.dev/client/format"
 )
@@ -50,7 +50,7 @@ func overlayOf(o client.Overlay, f filter, path string) overlayModel {
 }
 
 func linkOf(l client.Link) linkRow {
-	row := linkRow{Peer: l.Peer, Group: l.Group, Route: routeMark(l), Carrier: l.Carrier, RTT: millis(l.RTT), Loss: lossOf(l), Length: rttLength(l.RTT),
+	row := linkRow{Peer: l.Peer, Group: l.Group, Route: routeMark(l), Carrier: l.Carrier, RTT: millis(l.RTT), Loss: render.Loss(l), Length: rttLength(l.RTT),
 		In: format.Bytes(int64(l.BytesIn)), Out: format.Bytes(int64(l.BytesOut)), Since: l.Since, Why: linkWhy(l)}
 	if !l.Coordinator {
 		row.Path = slotPath(l.Peer)
@@ -83,20 +83,6 @@ func linkWhy(l client.Link) string {
 		text = strings.TrimPrefix(text+": "+l.LastError, ": ")
 	}
 	return text
-}
-
-// lossOf is the loss of the datagram path in use; byte streams repeat lost bytes.
-func lossOf(l client.Link) string {
-	if l.Carrier != "quic" {
-		return ""
-	}
-	if n := slices.IndexFunc(l.Candidates, func(c client.Candidate) bool { return c.InUse }); n >= 0 {
-		return fmt.Sprintf("%.1f%%", 100*l.Candidates[n].Loss)
-	}
-	if l.PacketsSent == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%.1f%%", 100*float64(l.PacketsLost)/float64(l.PacketsSent))
 }
 
 func millis(m client.Millis) string {

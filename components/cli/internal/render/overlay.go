@@ -19,7 +19,7 @@ func Overlay(s Style, m client.Overlay, now time.Time) string {
 	rows := [][]Cell{}
 	for _, l := range m.Links {
 		rows = append(rows, []Cell{
-			T(l.Peer, Bold), T(l.Path, pathTone(l)), C(l.Carrier), C(millis(l.RTT)), C(loss(l)),
+			T(l.Peer, Bold), T(l.Path, pathTone(l)), C(l.Carrier), C(millis(l.RTT)), C(Loss(l)),
 			C(format.Bytes(int64(l.BytesIn))), C(format.Bytes(int64(l.BytesOut))), C(since(linkSince(l), now)), C(linkWhy(l)),
 		})
 	}
@@ -68,8 +68,8 @@ func pathTone(l client.Link) Tone {
 	return Warn
 }
 
-// loss is the loss of the datagram path in use; byte streams repeat lost bytes.
-func loss(l client.Link) string {
+// Loss is the loss of the datagram path in use; byte streams repeat lost bytes, so they have none: "".
+func Loss(l client.Link) string {
 	if l.Carrier != "quic" {
 		return ""
 	}
