@@ -165,7 +165,7 @@ func (d *Deps) complete() error {
 	if d.Now == nil {
 		d.Now = time.Now
 	}
-	d.Timing.Settle = cmp.Or(d.Timing.Settle, d.Platform.Settle())
+	d.Timing.Settle = cmp.Or(d.Timing.Settle, d.Platform.Habits().Settle)
 	if d.Failpoint == nil {
 		d.Failpoint = func(string) {}
 	}

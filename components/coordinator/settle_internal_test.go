@@ -33,7 +33,7 @@ type listing struct {
 
 func (l *listing) List(context.Context, string) ([]platform.Instance, error) { return l.all, nil }
 
-func (l *listing) Settle() time.Duration { return 0 }
+func (l *listing) Habits() platform.Habits { return platform.Habits{} }
 
 const settleApp = "cccccccccccccccccccccccccccccccccccccccc"
 

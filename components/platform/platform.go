@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -18,7 +19,9 @@ import (
 // any other error is unknown and must be read back (R65, R66).
 type Platform interface {
 	// List returns every CVM of the app, or of the workspace when appID is empty.
-	// A failed list is an error, never an empty list (R11).
+	// A failed list is an error, never an empty list (R11). A platform of several hosts returns the
+	// CVMs of those that answered together with an error that is an *Unanswered; a caller that does
+	// not look for it takes the whole list as failed.
 	List(ctx context.Context, appID string) ([]Instance, error)
 	// Describe returns one CVM; ErrNotFound when there is none.
 	Describe(ctx context.Context, vmUUID string) (Instance, error)
@@ -29,7 +32,9 @@ type Platform interface {
 	Provision(ctx context.Context, vmUUID string, t Template) (Provisioned, error)
 	// Create makes one CVM. The caller has listed by name before (R67).
 	Create(ctx context.Context, req CreateRequest) (Instance, error)
-	// Update moves one CVM to a provisioned compose hash in place: same disk, same identity.
+	// Update moves one CVM to a provisioned compose hash in place: same disk, same identity. Where
+	// Habits.StopFirst holds, it takes the Shape with the content, changes a stopped CVM only, and
+	// starts nothing: of a CVM that runs it is ErrBusy.
 	Update(ctx context.Context, req UpdateRequest) (Accepted, error)
 	// SetOSImage moves one CVM to another OS image in place: same disk, same identity.
 	// A running CVM is restarted by it.
@@ -43,7 +48,10 @@ type Platform interface {
 	// ForceRestart restarts one CVM on its disk without asking its guest, as after a power cut: for
 	// a guest that hangs.
 	ForceRestart(ctx context.Context, vmUUID string) (Accepted, error)
+	// Stop asks the guest to shut down, and returns when that is accepted.
 	Stop(ctx context.Context, vmUUID string) (Accepted, error)
+	// ForceStop stops one CVM without asking its guest, as after a power cut.
+	ForceStop(ctx context.Context, vmUUID string) (Accepted, error)
 	Start(ctx context.Context, vmUUID string) (Accepted, error)
 	// Delete removes one CVM and its disk; not found is success (R68).
 	Delete(ctx context.Context, vmUUID string) error
@@ -51,10 +59,39 @@ type Platform interface {
 	Nodes(ctx context.Context) ([]Node, error)
 	// Offer returns the names that a Template may carry. No effect.
 	Offer(ctx context.Context) (Offer, error)
+	// Habits are constants of the driver.
+	Habits() Habits
+}
+
+// Habits say how a platform carries changes out.
+type Habits struct {
 	// Settle is how long after a call its effect may still be hidden: until then a CVM
 	// that looks as it was before proves nothing, neither after an unknown outcome nor
-	// after an accepted call. A constant of the driver.
-	Settle() time.Duration
+	// after an accepted call.
+	Settle time.Duration
+	// StopFirst: a change of a CVM takes effect at its next start, so the caller stops it, changes it
+	// with one Update, and starts it. Elsewhere each change restarts the CVM.
+	StopFirst bool
+}
+
+// Unanswered is the error of a listing that lacks the CVMs of some nodes. Their CVMs are unknown,
+// never gone.
+type Unanswered struct {
+	Nodes []NodeError
+}
+
+// NodeError is why one node did not answer.
+type NodeError struct {
+	Node string // Node.ID
+	Err  error
+}
+
+func (u *Unanswered) Error() string {
+	text := make([]string, 0, len(u.Nodes))
+	for _, n := range u.Nodes {
+		text = append(text, fmt.Sprintf("node %s does not answer: %v", n.Node, n.Err))
+	}
+	return strings.Join(text, "; ")
 }
 
 // Shape is the virtual hardware of a CVM that can change in place. A zero field is
@@ -133,6 +170,9 @@ type UpdateRequest struct {
 	EnvKey []byte
 	KMS    string
 	Env    map[string]string
+	// Shape is given to a platform with Habits.StopFirst only: another one changes it by Resize and
+	// SetOSImage.
+	Shape Shape
 }
 
 // Accepted is the platform's receipt.
@@ -161,9 +201,10 @@ type Instance struct {
 	OSImage      string
 	InstanceType string
 	DiskGB       int
-	Node         string
-	BootError    string
-	UpdatedAt    time.Time
+	// Node is the Node.ID of the CVM's place; empty: unknown.
+	Node      string
+	BootError string
+	UpdatedAt time.Time
 	// EnvKey is the app's X25519 key for encrypted env, nil when the reply has none.
 	EnvKey []byte
 	// GatewayDomain is the base domain of the CVM's gateway; empty: unknown.

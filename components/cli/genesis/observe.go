@@ -181,7 +181,7 @@ func (v *observer) join(s *seen, answers []client.CoordinatorFacts) {
 	for i := range f.Coordinators {
 		c := &f.Coordinators[i]
 		made, ok := v.changes[c.Slot]
-		settled := time.Since(made.at) > v.o.Cloud.Settle()
+		settled := time.Since(made.at) > v.o.Cloud.Habits().Settle
 		switch {
 		case !ok:
 		case c.Answers && s.boots[c.Slot] != made.boot,

@@ -185,8 +185,8 @@ func (p *Platform) Resize(context.Context, string, platform.Shape) (platform.Acc
 // Offer implements platform.Platform.
 func (p *Platform) Offer(context.Context) (platform.Offer, error) { return platform.Offer{}, nil }
 
-// Settle implements platform.Platform.
-func (p *Platform) Settle() time.Duration { return 0 }
+// Habits implements platform.Platform.
+func (p *Platform) Habits() platform.Habits { return platform.Habits{} }
 
 // Restart implements platform.Platform.
 func (p *Platform) Restart(_ context.Context, vm string) (platform.Accepted, error) {
@@ -208,6 +208,11 @@ func (p *Platform) ForceRestart(ctx context.Context, vm string) (platform.Accept
 
 // Stop implements platform.Platform.
 func (p *Platform) Stop(context.Context, string) (platform.Accepted, error) {
+	return platform.Accepted{}, platform.ErrRefused
+}
+
+// ForceStop is refused.
+func (p *Platform) ForceStop(context.Context, string) (platform.Accepted, error) {
 	return platform.Accepted{}, platform.ErrRefused
 }
 

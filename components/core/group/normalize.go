@@ -21,7 +21,7 @@ const (
 	DefaultCheckTimeoutSec    = 5
 	DefaultHealthyThreshold   = 2
 	DefaultUnhealthyThreshold = 3
-	defaultPlatform           = "phala"
+	defaultPlatform           = PlatformPhala
 )
 
 // Normalize fills every absent field that has a default, and sorts the blocks of the AgentSpec whose order means

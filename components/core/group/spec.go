@@ -8,7 +8,7 @@ type Spec struct {
 	// starting with a letter (the strictest of platform name, Consul node name,
 	// DNS label and SPIFFE path; threat model IDN-02).
 	Name string `json:"name"`
-	// Platform is the driver: "phala" here; "vmm" later.
+	// Platform is the driver, one of Platforms.
 	Platform string `json:"platform"`
 	// AppID is the platform's application, 40 lower-case hex characters. Empty:
 	// the first create allots it and the Slots' records keep it.
@@ -22,6 +22,7 @@ type Spec struct {
 	ManagementPolicy ManagementPolicy `json:"management_policy,omitempty"`
 	UpdatePolicy     UpdatePolicy     `json:"update_policy"`
 	PreservedState   PreservedState   `json:"preserved_state,omitzero"`
+	Placement        Placement        `json:"placement,omitzero"`
 	Workload         Workload         `json:"workload,omitzero"`
 	LifecycleHooks   []LifecycleHook  `json:"lifecycle_hook,omitempty"`
 	HealthChecks     []HealthCheck    `json:"health_check,omitempty"`

@@ -133,6 +133,11 @@ type SlotRecord struct {
 	VMUUID     string `json:"vm_uuid,omitempty"`
 	// PlatformName is the CVM's name on the platform, unique in the workspace.
 	PlatformName string `json:"platform_name"`
+	// Node is the platform's node where a listing last showed the bound CVM; empty: never shown. It is
+	// written only where the group's platform lists several hosts on their own (vmm) or the spec has a
+	// placement: an older coordinator cannot read a record with a new field, and must go on reading
+	// those of a group that uses nothing new.
+	Node string `json:"node,omitempty"`
 	// OwnEnv names the values of env of its own that the Slot's CVM was given last (Spec.OwnEnv).
 	OwnEnv string `json:"own_env,omitempty"`
 	// Assigned is the Revision that the leader last decided for this Slot (R5).

@@ -125,8 +125,8 @@ func (v *validator) group(s Spec) {
 	if s.Name == Coordinators {
 		v.add("name", "", "%q is the identity of the coordinators: choose another name", s.Name)
 	}
-	if s.Platform != defaultPlatform {
-		v.add("platform", "", "%q is not a known platform driver: use %q", s.Platform, defaultPlatform)
+	if !slices.Contains(Platforms(), s.Platform) {
+		v.add("platform", "", "%q is not a known platform driver: use %s", s.Platform, strings.Join(Platforms(), " or "))
 	}
 	if s.AppID != "" && !isHex(s.AppID, 40) {
 		v.add("app_id", "", "must be 40 lower-case hex digits, or absent to let the first create allot it")

@@ -26,6 +26,8 @@ type Call struct {
 	UpdatedBefore time.Time `json:"updated_before,omitzero"`
 	// BootErrorBefore is a boot error from before the call: it proves nothing about the new boot.
 	BootErrorBefore string `json:"boot_error_before,omitempty"`
+	// Node is the place chosen for the CVM of a create; empty: the platform chooses.
+	Node string `json:"node,omitempty"`
 	// OwnEnv names the Slot's own env values that the call gives to the CVM.
 	OwnEnv string `json:"own_env,omitempty"`
 }

@@ -10,7 +10,9 @@ const (
 	PartCreate Part = "create"
 	// PartDelete removes the CVM and its disk.
 	PartDelete Part = "delete"
-	// PartRestart restarts the CVM unchanged.
+	// PartStop stops the CVM, on a platform that changes a stopped CVM only.
+	PartStop Part = "stop"
+	// PartRestart restarts the CVM unchanged, or starts a stopped one.
 	PartRestart Part = "restart"
 	// PartResources changes the CVM's instance type or grows its disk.
 	PartResources Part = "resources"

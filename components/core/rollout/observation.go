@@ -139,6 +139,8 @@ type Instance struct {
 	ComposeHash string
 	Shape       operation.Shape
 	BootError   string
+	// Node is the id of the CVM's place on the platform; empty: unknown.
+	Node string
 	// UpdatedAt is the platform's own time of the last change; zero if it reports none.
 	UpdatedAt time.Time
 }

@@ -148,5 +148,5 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Settle implements platform.Platform.
-func (c *Client) Settle() time.Duration { return c.settle }
+// Habits implements platform.Platform.
+func (c *Client) Habits() platform.Habits { return platform.Habits{Settle: c.settle} }

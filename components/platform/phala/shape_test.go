@@ -202,8 +202,8 @@ func TestSettle(t *testing.T) {
 		{"https://cloud.test", 0, DefaultSettle}, {"http://cloud.test", 0, LocalSettle}, {"http://cloud.test", time.Minute, time.Minute},
 	} {
 		got, err := New(Config{BaseURL: c.base, APIKey: "k", Settle: c.set})
-		if err != nil || got.Settle() != c.want {
-			t.Errorf("Settle of %q set to %s = %s, %v, want %s", c.base, c.set, got.Settle(), err, c.want)
+		if err != nil || got.Habits().Settle != c.want {
+			t.Errorf("Settle of %q set to %s = %s, %v, want %s", c.base, c.set, got.Habits().Settle, err, c.want)
 		}
 	}
 }

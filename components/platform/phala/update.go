@@ -68,6 +68,11 @@ func (c *Client) Stop(ctx context.Context, vmUUID string) (platform.Accepted, er
 	return c.power(ctx, vmUUID, "shutdown", nil)
 }
 
+// ForceStop implements platform.Platform.
+func (c *Client) ForceStop(ctx context.Context, vmUUID string) (platform.Accepted, error) {
+	return c.power(ctx, vmUUID, "stop", nil)
+}
+
 // Start implements platform.Platform.
 func (c *Client) Start(ctx context.Context, vmUUID string) (platform.Accepted, error) {
 	return c.power(ctx, vmUUID, "start", nil)

@@ -117,11 +117,8 @@ func (v cvm) instance() platform.Instance {
 		InProgress:  bool(v.InProgress) || v.Progress.V.Target != "",
 		ComposeHash: bareID(string(v.ComposeHash)), OSImage: string(v.OS.V.Name),
 		InstanceType: string(v.Resource.V.InstanceType), DiskGB: int(cmp.Or(v.Resource.V.DiskGB, v.DiskSize)),
-		Node:   string(v.Node.V.Name),
+		Node:   string(cmp.Or(v.Node.V.ID, v.Node.V.Name)),
 		EnvKey: envKey(string(v.EnvKey)),
-	}
-	if i.Node == "" {
-		i.Node = string(v.Node.V.ID)
 	}
 	if i.EnvKey == nil {
 		i.EnvKey = envKey(string(v.KMS.V.EnvKey))

@@ -238,7 +238,7 @@ func (s *suite) nodes() {
 	if err := offer.Check(s.Template(0)); err != nil {
 		s.Errorf("the offer %+v does not have what the template names: %v", offer, err)
 	}
-	if s.p.Settle() <= 0 {
+	if s.p.Habits().Settle <= 0 {
 		s.Error("the driver knows no settle time: an effect would be taken for absent at once")
 	}
 }

@@ -173,6 +173,11 @@ func (c *Cloud) Stop(context.Context, string) (platform.Accepted, error) {
 	return platform.Accepted{}, errNotHere
 }
 
+// ForceStop implements platform.Platform.
+func (c *Cloud) ForceStop(context.Context, string) (platform.Accepted, error) {
+	return platform.Accepted{}, errNotHere
+}
+
 // Start implements platform.Platform.
 func (c *Cloud) Start(context.Context, string) (platform.Accepted, error) {
 	return platform.Accepted{}, errNotHere
@@ -189,7 +194,7 @@ func (c *Cloud) Nodes(context.Context) ([]platform.Node, error) { return nil, ni
 // Offer implements platform.Platform.
 func (c *Cloud) Offer(context.Context) (platform.Offer, error) { return platform.Offer{}, nil }
 
-// Settle implements platform.Platform.
-func (c *Cloud) Settle() time.Duration { return 0 }
+// Habits implements platform.Platform.
+func (c *Cloud) Habits() platform.Habits { return platform.Habits{} }
 
 var _ platform.Platform = (*Cloud)(nil)

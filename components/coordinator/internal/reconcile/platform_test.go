@@ -97,4 +97,4 @@ func (l link) Offer(context.Context) (platform.Offer, error) {
 	return l.w.offer, nil
 }
 
-func (l link) Settle() time.Duration { return l.w.settle }
+func (l link) Habits() platform.Habits { return platform.Habits{Settle: l.w.settle} }

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"cadre.dev/platform"
 )
@@ -173,6 +172,11 @@ func (l *Link[G]) Stop(context.Context, string) (platform.Accepted, error) {
 	return platform.Accepted{}, platform.ErrRefused
 }
 
+// ForceStop is refused.
+func (l *Link[G]) ForceStop(context.Context, string) (platform.Accepted, error) {
+	return platform.Accepted{}, platform.ErrRefused
+}
+
 // Delete implements [platform.Platform].
 func (l *Link[G]) Delete(ctx context.Context, vmUUID string) error {
 	_, err := l.change(ctx, Call{Verb: Delete, VMUUID: vmUUID}, func(one *CVM[G]) { l.RemoveLocked(one, Deleted) })
@@ -206,5 +210,5 @@ func (l *Link[G]) Nodes(context.Context) ([]platform.Node, error) { return nil, 
 // Offer returns an empty offer.
 func (l *Link[G]) Offer(context.Context) (platform.Offer, error) { return platform.Offer{}, nil }
 
-// Settle implements [platform.Platform].
-func (l *Link[G]) Settle() time.Duration { return l.cfg.Settle }
+// Habits implements [platform.Platform].
+func (l *Link[G]) Habits() platform.Habits { return platform.Habits{Settle: l.cfg.Settle} }
