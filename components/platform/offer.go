@@ -12,12 +12,15 @@ import (
 type Offer struct {
 	OSImages      []string
 	InstanceTypes []string
+	// AlsoInstanceType accepts instance types that no list can hold, as "6x12288"; nil: none.
+	AlsoInstanceType func(name string) bool
 }
 
 // Check reports whether the platform offers the names of t; an empty name leaves the choice to the
 // platform. The error names each field that does not fit, and the alternatives; it is ErrNotOffered
 // and ErrRefused.
 func (o Offer) Check(t Template) error {
+	const instanceType = "template.instance_type"
 	var problems []string
 	for _, f := range []struct {
 		field, name string
@@ -25,8 +28,11 @@ func (o Offer) Check(t Template) error {
 		same        func(name, offered string) bool
 	}{
 		{"template.os_image", t.OSImage, o.OSImages, group.SameOSImage},
-		{"template.instance_type", t.InstanceType, o.InstanceTypes, func(a, b string) bool { return a == b }},
+		{instanceType, t.InstanceType, o.InstanceTypes, func(a, b string) bool { return a == b }},
 	} {
+		if f.field == instanceType && o.AlsoInstanceType != nil && o.AlsoInstanceType(f.name) {
+			continue
+		}
 		if f.name == "" || f.offered == nil || slices.ContainsFunc(f.offered, func(offered string) bool { return f.same(f.name, offered) }) {
 			continue
 		}

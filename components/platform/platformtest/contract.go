@@ -22,6 +22,11 @@ type Target struct {
 	Settle time.Duration
 	// Inject arms a fault; nil: the cases that need faults are skipped, with the reason printed.
 	Inject func(Fault)
+	// Route is where the driver makes a call, as Method and Path of a Fault; both empty: it makes no
+	// such call, and faults at it are skipped. nil: as driver phala.
+	Route func(c Call, vmUUID string) (method, path string)
+	// Modes are the faults that the cloud can have; nil: all.
+	Modes []Mode
 	// NextAppID, where the cloud has it; nil skips its case.
 	NextAppID func(ctx context.Context) (appID, nonce string, err error)
 	// Hide makes accepted changes of image and shape show only that much later, 0 again at
@@ -53,6 +58,7 @@ func Run(t *testing.T, factory func(t *testing.T) Target) {
 		{"image and shape change together", (*suite).together},
 		{"an impossible change is refused for certain", (*suite).misfits},
 		{"a change waits for the open operation", (*suite).underWay},
+		{"one update changes a stopped cvm", (*suite).stopFirst},
 		{"an effect may appear late", (*suite).late},
 		{"refusals are certain", (*suite).refused},
 		{"lost answers are unknown", (*suite).unknown},
@@ -90,10 +96,12 @@ func (s *suite) life() {
 	if still := s.describe(made.VMUUID); still.ComposeHash != made.ComposeHash {
 		s.Fatal("provision changed the cvm")
 	}
+	s.down(made)
 	if _, err := s.p.Update(s.Context(), platform.UpdateRequest{VMUUID: made.VMUUID, ComposeHash: next.ComposeHash,
 		EnvKey: next.EnvKey, Env: s.Template(1).Env}); err != nil {
 		s.Fatalf("update: %v", err)
 	}
+	s.up(made)
 	updated := s.await(made.VMUUID, "running at the new hash", func(i platform.Instance) bool {
 		return i.Running() && i.ComposeHash == next.ComposeHash
 	})
@@ -105,8 +113,10 @@ func (s *suite) life() {
 	}{
 		{"restart", s.p.Restart, platform.Instance.Running},
 		{"force restart", s.p.ForceRestart, platform.Instance.Running},
-		{"stop", s.p.Stop, func(i platform.Instance) bool { return i.Status == "stopped" && !i.InProgress }},
+		{"stop", s.p.Stop, stopped},
 		{"start", s.p.Start, platform.Instance.Running},
+		{"force stop", s.p.ForceStop, stopped},
+		{"start again", s.p.Start, platform.Instance.Running},
 	} {
 		if _, err := step.call(s.Context(), made.VMUUID); err != nil {
 			s.Fatalf("%s: %v", step.name, err)
@@ -168,10 +178,14 @@ func (s *suite) absent() {
 	_, describe := s.p.Describe(s.Context(), nobody)
 	_, restart := s.p.Restart(s.Context(), nobody)
 	_, force := s.p.ForceRestart(s.Context(), nobody)
+	_, stop := s.p.Stop(s.Context(), nobody)
+	_, kill := s.p.ForceStop(s.Context(), nobody)
+	_, start := s.p.Start(s.Context(), nobody)
 	_, update := s.p.Update(s.Context(), platform.UpdateRequest{VMUUID: nobody, ComposeHash: strings.Repeat("ab", 32)})
 	_, image := s.p.SetOSImage(s.Context(), nobody, s.Template(0).OSImage)
 	_, resize := s.p.Resize(s.Context(), nobody, platform.Shape{DiskGB: 1 << 10})
-	for call, err := range map[string]error{"describe": describe, "restart": restart, "force restart": force, "update": update, "set os image": image, "resize": resize} {
+	for call, err := range map[string]error{"describe": describe, "restart": restart, "force restart": force,
+		"stop": stop, "force stop": kill, "start": start, "update": update, "set os image": image, "resize": resize} {
 		if !errors.Is(err, platform.ErrNotFound) || !errors.Is(err, platform.ErrRefused) {
 			s.Errorf("%s of an absent cvm: %v, want ErrNotFound and ErrRefused", call, err)
 		}
@@ -199,9 +213,11 @@ func (s *suite) env() {
 	if p.ComposeHash == made.ComposeHash {
 		s.Error("other env names gave the same compose hash")
 	}
+	s.down(made)
 	if _, err := s.p.Update(s.Context(), platform.UpdateRequest{VMUUID: made.VMUUID, ComposeHash: p.ComposeHash, EnvKey: p.EnvKey, Env: t.Env}); err != nil {
 		s.Fatalf("update with env: %v", err)
 	}
+	s.up(made)
 	s.await(made.VMUUID, "running with env", func(i platform.Instance) bool { return i.Running() && i.ComposeHash == p.ComposeHash })
 }
 

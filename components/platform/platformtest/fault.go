@@ -2,6 +2,50 @@ package platformtest
 
 import "strings"
 
+// Call is a request of a driver that the suite aims a Fault at.
+type Call string
+
+// The calls. Not every cloud has each.
+const (
+	CallList            Call = "list the cvms of an app"
+	CallListAll         Call = "list all cvms"
+	CallCreate          Call = "create"
+	CallProvision       Call = "provision a new app"
+	CallProvisionUpdate Call = "provision an update"
+	CallUpdate          Call = "update"
+	CallOSImage         Call = "set os image"
+	CallResize          Call = "resize"
+	CallBoth            Call = "image and size"
+	CallDelete          Call = "delete"
+)
+
+// phalaRoute is where driver phala makes its calls.
+func phalaRoute(c Call, vmUUID string) (method, path string) {
+	switch c {
+	case CallList:
+		return "GET", "/cvms$"
+	case CallListAll:
+		return "GET", "/cvms"
+	case CallCreate:
+		return "POST", "/cvms$"
+	case CallProvision:
+		return "POST", "/cvms/provision$"
+	case CallProvisionUpdate:
+		return "POST", "/compose_file/provision$"
+	case CallUpdate:
+		return "PATCH", "/compose_file"
+	case CallOSImage:
+		return "PATCH", "/os-image"
+	case CallResize:
+		return "PATCH", "/resources"
+	case CallBoth:
+		return "PATCH", "/cvms/" + strings.ReplaceAll(vmUUID, "-", "") + "$"
+	case CallDelete:
+		return "DELETE", "/cvms/"
+	}
+	return "", ""
+}
+
 // Mode is the effect of a Fault on a request.
 type Mode string
 
@@ -41,6 +85,9 @@ type Fault struct {
 	// Times is how many requests it hits; 0 reads as 1.
 	Times int
 }
+
+// Matches reports whether the fault is for such a request.
+func (f Fault) Matches(method, path string) bool { return f.matches(method, path) }
 
 func (f Fault) matches(method, path string) bool {
 	if f.Method != "" && f.Method != method {

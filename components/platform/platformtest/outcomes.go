@@ -2,6 +2,7 @@ package platformtest
 
 import (
 	"errors"
+	"slices"
 
 	"cadre.dev/platform"
 )
@@ -14,17 +15,45 @@ func (s *suite) needFaults() {
 	}
 }
 
+// can reports whether the target takes such a fault at a call of the driver.
+func (s *suite) can(c Call, vmUUID string, m Mode) bool {
+	method, path := s.route(c, vmUUID)
+	return s.Inject != nil && method+path != "" && (s.Modes == nil || slices.Contains(s.Modes, m))
+}
+
+func (s *suite) route(c Call, vmUUID string) (method, path string) {
+	if s.Route == nil {
+		return phalaRoute(c, vmUUID)
+	}
+	return s.Route(c, vmUUID)
+}
+
+// inject arms a fault at the next such call.
+func (s *suite) inject(c Call, vmUUID string, m Mode) {
+	s.Helper()
+	if !s.can(c, vmUUID, m) {
+		s.Fatalf("the target takes no fault %s at %q", m, c)
+	}
+	method, path := s.route(c, vmUUID)
+	s.Inject(Fault{Method: method, Path: path, Mode: m})
+}
+
 // refused: answers that prove that nothing happened are ErrRefused, of the right sort.
 func (s *suite) refused() {
 	s.needFaults()
 	made := s.create("contract-refused")
 	defer s.remove(made)
-	for _, change := range s.changes(made) {
+	changes := s.changes(made)
+	s.down(made)
+	for _, change := range changes {
 		for _, c := range []struct {
 			mode Mode
 			also error
 		}{{Refuse, nil}, {Busy, platform.ErrBusy}, {Throttle, platform.ErrThrottled}} {
-			s.Inject(Fault{Method: "PATCH", Path: change.path, Mode: c.mode})
+			if !s.can(change.call, made.VMUUID, c.mode) {
+				continue
+			}
+			s.inject(change.call, made.VMUUID, c.mode)
 			_, err := change.to(1)
 			if !errors.Is(err, platform.ErrRefused) || (c.also != nil && !errors.Is(err, c.also)) {
 				s.Errorf("%s under fault %s: %v, want ErrRefused and %v", change.name, c.mode, err, c.also)
@@ -32,7 +61,7 @@ func (s *suite) refused() {
 			if c.also == nil && (errors.Is(err, platform.ErrBusy) || errors.Is(err, platform.ErrThrottled)) {
 				s.Errorf("%s under fault %s: %v, want a refusal that is not of the moment", change.name, c.mode, err)
 			}
-			if still := s.describe(made.VMUUID); !change.at(still, 0) || !still.Running() {
+			if still := s.describe(made.VMUUID); !change.at(still, 0) || !s.rests(still) {
 				s.Errorf("a refused %s (%s) had an effect: %+v", change.name, c.mode, still)
 			}
 		}
@@ -44,9 +73,11 @@ func (s *suite) unknown() {
 	s.needFaults()
 	made := s.create("contract-unknown")
 	defer s.remove(made)
-	for _, change := range s.changes(made) {
+	changes := s.changes(made)
+	s.down(made)
+	for _, change := range changes {
 		for _, mode := range []Mode{ErrorBefore, ResetBefore} {
-			s.Inject(Fault{Method: "PATCH", Path: change.path, Mode: mode})
+			s.inject(change.call, made.VMUUID, mode)
 			_, err := change.to(1)
 			if err == nil || errors.Is(err, platform.ErrRefused) {
 				s.Errorf("%s under fault %s: %v, want an unknown outcome", change.name, mode, err)
@@ -58,17 +89,17 @@ func (s *suite) unknown() {
 		}
 		for n, mode := range []Mode{ErrorAfter, ResetAfter} {
 			want := 1 - n // there, and back
-			s.Inject(Fault{Method: "PATCH", Path: change.path, Mode: mode})
+			s.inject(change.call, made.VMUUID, mode)
 			_, err := change.to(want)
 			if err == nil || errors.Is(err, platform.ErrRefused) {
 				s.Errorf("%s under fault %s: %v, want an unknown outcome", change.name, mode, err)
 			}
 			s.await(made.VMUUID, "the "+change.name+" that took effect", func(i platform.Instance) bool {
-				return i.Running() && change.at(i, want)
+				return s.rests(i) && change.at(i, want)
 			})
 		}
 	}
-	s.Inject(Fault{Method: "DELETE", Path: "/cvms/", Mode: ResetBefore})
+	s.inject(CallDelete, made.VMUUID, ResetBefore)
 	if err := s.p.Delete(s.Context(), made.VMUUID); err == nil || errors.Is(err, platform.ErrRefused) {
 		s.Errorf("delete without an answer: %v, want an unknown outcome", err)
 	}
@@ -80,7 +111,7 @@ func (s *suite) reads() {
 	made := s.create("contract-reads")
 	defer s.remove(made)
 	for _, mode := range []Mode{ErrorBefore, ResetBefore, Throttle} {
-		s.Inject(Fault{Method: "GET", Path: "/cvms$", Mode: mode})
+		s.inject(CallList, "", mode)
 		if list, err := s.p.List(s.Context(), made.AppID); err != nil || len(list) != 1 {
 			s.Errorf("list under one fault %s = %d cvms, %v, want 1", mode, len(list), err)
 		}
@@ -99,7 +130,7 @@ func (s *suite) failedList() {
 	if s.Inject == nil {
 		return
 	}
-	s.Inject(Fault{Method: "GET", Path: "/cvms", Mode: Refuse})
+	s.inject(CallListAll, "", Refuse)
 	if list, err := s.p.List(s.Context(), ""); err == nil {
 		s.Errorf("refused list = %v without an error", list)
 	}
@@ -108,8 +139,11 @@ func (s *suite) failedList() {
 // incompatible: the passing refusal of concurrent creates is waited out.
 func (s *suite) incompatible() {
 	s.needFaults()
+	if !s.can(CallCreate, "", Incompatible) {
+		s.Skip("this target takes concurrent creates")
+	}
 	p := s.provision(0)
-	s.Inject(Fault{Method: "POST", Path: "/cvms$", Mode: Incompatible})
+	s.inject(CallCreate, "", Incompatible)
 	if _, err := s.p.Create(s.Context(), platform.CreateRequest{Name: "contract-incompatible", Provisioned: p, Template: s.Template(0)}); err != nil {
 		s.Fatalf("create: %v", err)
 	}
