@@ -134,6 +134,9 @@ func (n names) attempt(req platform.CreateRequest, want *plan) (found, error) {
 		for _, vm := range a.value {
 			switch {
 			case strings.EqualFold(vm.Name, req.Name):
+				if vm.status() == statusRemoving {
+					return found{}, fmt.Errorf("the name is that of cvm %s on node %s, which is being removed: %w: %w", vm.ID, a.host.Name, platform.ErrBusy, platform.ErrRefused)
+				}
 				if vm.Name != req.Name || vm.status() != statusStopped || vm.InstanceID != "" || bareID(vm.AppID) != want.AppID {
 					return found{}, fmt.Errorf("the name is that of cvm %s on node %s (%s): %w", vm.ID, a.host.Name, vm.status(), platform.ErrRefused)
 				}

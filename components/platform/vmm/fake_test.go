@@ -30,9 +30,14 @@ type fakeVMM struct {
 	modes   []string
 	// stopping is how long a process takes to end, removing how long a removal takes.
 	stopping, removing time.Duration
-	// silent guests end without telling the host.
-	silent bool
-	kms    *attestsim.Cloud
+	// silent guests end without telling the host; hung guests do not end.
+	silent, hung bool
+	// failResize fails a change after document and env are written; failStart fails a start after
+	// the host noted that the CVM is to run.
+	failResize, failStart bool
+	kms                   *attestsim.Cloud
+	// lie changes what a create writes.
+	lie func(*config)
 
 	private *ecdh.PrivateKey
 
@@ -279,7 +284,11 @@ func (f *fakeVMM) rpc(method string, req request) (any, error) {
 		if !vm.goneAt.IsZero() {
 			return nil, fmt.Errorf("VM is being removed")
 		}
-		if vm.started = true; !vm.running {
+		vm.started = true
+		if f.failStart {
+			return nil, fmt.Errorf("Failed to start VM: no free GPU")
+		}
+		if !vm.running {
 			vm.boot()
 		}
 		return nil, nil
@@ -295,6 +304,9 @@ func (f *fakeVMM) rpc(method string, req request) (any, error) {
 	case method == "ShutdownVm":
 		if !vm.running {
 			return nil, fmt.Errorf("connect: no such device")
+		}
+		if f.hung {
+			return nil, nil
 		}
 		if !f.silent {
 			vm.started = false
@@ -344,6 +356,9 @@ func (f *fakeVMM) create(req request) (any, error) {
 		id := hex.EncodeToString(sum[:20])
 		vm.AppID = &id
 	}
+	if f.lie != nil {
+		f.lie(&vm.config)
+	}
 	f.vms = append(f.vms, vm)
 	if !req.Stopped {
 		vm.started = true
@@ -379,6 +394,9 @@ func (f *fakeVMM) update(vm *fakeVM, req request) (any, error) {
 func (f *fakeVMM) resize(vm *fakeVM, req request) error {
 	if req.VCPU == nil && req.Memory == nil && req.DiskSize == nil && req.Image == nil {
 		return nil
+	}
+	if f.failResize {
+		return fmt.Errorf("Failed to resize disk")
 	}
 	if s := vm.status(); s != "stopped" && s != "exited" {
 		return fmt.Errorf("vm should be stopped before resize: %s", vm.id)

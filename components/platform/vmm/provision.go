@@ -90,7 +90,7 @@ func checkTemplate(t platform.Template) (document, error) {
 
 // Provision implements platform.Platform. The hash is computed here: a VMM writes the sent bytes and
 // no others. A new app has the id of the template, or the first 20 bytes of the hash, as
-// a VMM without a given id has it.
+// a VMM without a given id has it. For a CVM that is there, its host must have the OS image.
 func (c *Client) Provision(ctx context.Context, vmUUID string, t platform.Template) (platform.Provisioned, error) {
 	if _, err := checkTemplate(t); err != nil {
 		return platform.Provisioned{}, err
@@ -107,6 +107,12 @@ func (c *Client) Provision(ctx context.Context, vmUUID string, t platform.Templa
 			return platform.Provisioned{}, err
 		}
 		hosts, p.AppID = []*host{h}, bareID(vm.AppID)
+		// Here, since the caller drains and stops the CVM before it changes it.
+		if cfg := vm.Configuration; t.OSImage != "" && (cfg == nil || !sameImage(t.OSImage, cfg.Image)) {
+			if _, err := h.image(ctx, t.OSImage); err != nil {
+				return platform.Provisioned{}, fmt.Errorf("cvm %s: %w", vmUUID, err)
+			}
+		}
 	}
 	if len(t.Env) > 0 {
 		var err error
