@@ -33,7 +33,7 @@ func template(revision int, envs ...string) platform.Template {
 	if err != nil {
 		panic(err) // texts only
 	}
-	text := `{"allowed_envs":` + string(allowed) + `,"docker_compose_file":"services: {app: {image: \"x@sha256:` + strconv.Itoa(revision) + `\"}} # <&>","key_provider":"kms","kms_enabled":true,"manifest_version":2,"name":"contract"}`
+	text := `{"allowed_envs":` + string(allowed) + `,"docker_compose_file":"services: {app: {image: \"x@sha256:` + strconv.Itoa(revision) + `\"}} # <&>","key_provider":"kms","kms_enabled":true,"manifest_version":2,"name":"contract","runner":"docker-compose"}`
 	return platform.Template{AppCompose: []byte(text), InstanceType: "tdx.small", OSImage: "dstack-0.5.9", DiskGB: 20}
 }
 
