@@ -20,7 +20,7 @@ import (
 type Platform interface {
 	// List returns every CVM of the app, or of the workspace when appID is empty.
 	// A failed list is an error, never an empty list (R11). A platform of several hosts returns the
-	// CVMs of those that answered together with an error that is an *Unanswered; a caller that does
+	// CVMs of the hosts that answered together with an error that is an *Unanswered; a caller that does
 	// not look for it takes the whole list as failed.
 	List(ctx context.Context, appID string) ([]Instance, error)
 	// Describe returns one CVM; ErrNotFound when there is none.

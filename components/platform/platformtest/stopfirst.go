@@ -21,7 +21,7 @@ func (s *suite) down(made platform.Instance) {
 	s.await(made.VMUUID, made.Name+" stopped", stopped)
 }
 
-// up starts what down stopped.
+// up starts a CVM that down stopped.
 func (s *suite) up(made platform.Instance) {
 	s.Helper()
 	if !s.p.Habits().StopFirst {

@@ -17,8 +17,8 @@ import (
 	"cadre.dev/platform"
 )
 
-// DefaultSettle bounds the time from an accepted call until a host shows its effect. A VMM shows what
-// it wrote at once; the time covers a call that still runs on the host after its answer was lost.
+// DefaultSettle bounds the time from an accepted call until a host shows its effect. A VMM shows its
+// own writes at once; the time covers a call that still runs on the host after its answer was lost.
 const DefaultSettle = 30 * time.Second
 
 // Config says how to reach the hosts.

@@ -62,14 +62,14 @@ func (c *Client) Create(ctx context.Context, req platform.CreateRequest) (platfo
 	return c.finish(ctx, doing, h, id, want)
 }
 
-// plan is what a CVM is to be.
+// plan describes a CVM before it is made.
 type plan struct {
 	configuration
 	hardware size
 	hasEnv   bool
 }
 
-// wanted is the plan of req, without what depends on the host. The image is as the template names it.
+// wanted is the plan of req, without the members that depend on the host. The image is as the template names it.
 func wanted(req platform.CreateRequest) (*plan, error) {
 	t := req.Template
 	doc, err := checkTemplate(t)
@@ -160,7 +160,7 @@ func (n names) attempt(req platform.CreateRequest, want *plan) (found, error) {
 	return same[0], nil
 }
 
-// place chooses the host, and completes want with what depends on it. Without a named node it is the
+// place chooses the host, and completes want with the members that depend on it. Without a named node it is the
 // host with the fewest CVMs that has the image and the GPUs.
 func (c *Client) place(ctx context.Context, req platform.CreateRequest, want *plan, all names) (*host, error) {
 	candidates := slices.Clone(all)
@@ -268,7 +268,7 @@ func (c *Client) finish(ctx context.Context, doing string, h *host, id string, w
 	return made, nil
 }
 
-// differs says what a made CVM has other than it should; "": nothing. An earlier attempt has another
+// differs names the first difference between a made CVM and its plan; "": none. An earlier attempt has another
 // ciphertext of the same env.
 func differs(vm *vmInfo, want *plan) string {
 	have := vm.Configuration

@@ -1,7 +1,7 @@
 // Package vmm drives CVMs on own hosts: one dstack-vmm (0.5.5 to 0.6) is one host, and one Node.
 //
-// A VMM changes files of a CVM that take effect at its next start, restarts a CVM that ended by
-// itself, lets two CVMs have one name, and can fail a change after it wrote a part. So:
+// A VMM changes files of a CVM that take effect at its next start, restarts a CVM whose
+// process ended, lets two CVMs have one name, and can fail a change after it wrote a part. So:
 //
 //   - Update takes everything at once, of a CVM with status "stopped" only. The host has noted then that
 //     the CVM is not to run, and starts no half-written files. Each part is read back.

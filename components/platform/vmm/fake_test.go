@@ -19,7 +19,7 @@ import (
 	"cadre.dev/platform/platformtest"
 )
 
-// fakeVMM is one host in memory. It has what a real one does that a driver must live with: names that
+// fakeVMM is one host in memory. It has the hazards of a real host: names that
 // are not unique, changes that fail after a part is written, CVMs that it starts again while they are
 // to run, and removals in the background.
 type fakeVMM struct {
@@ -30,13 +30,13 @@ type fakeVMM struct {
 	modes   []string
 	// stopping is how long a process takes to end, removing how long a removal takes.
 	stopping, removing time.Duration
-	// silent guests end without telling the host; hung guests do not end.
+	// silent guests end without a notice to the host; hung guests do not end.
 	silent, hung bool
 	// failResize fails a change after document and env are written; failStart fails a start after
 	// the host noted that the CVM is to run.
 	failResize, failStart bool
 	kms                   *attestsim.Cloud
-	// lie changes what a create writes.
+	// lie changes the files that a create writes.
 	lie func(*config)
 
 	private *ecdh.PrivateKey
@@ -143,7 +143,7 @@ func (f *fakeVMM) edit(t *testing.T, name string, change func(*fakeVM)) {
 	t.Fatalf("no cvm is called %s", name)
 }
 
-// autoRestart is what a host does every 20 s.
+// autoRestart is the act of a host every 20 s.
 func (f *fakeVMM) autoRestart() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -273,7 +273,7 @@ func (f *fakeVMM) rpc(method string, req request) (any, error) {
 		return map[string]any{"found": true, "info": vm.view(false)}, nil
 	}
 	if vm == nil {
-		return nil, fmt.Errorf("Failed to %s: vm not found", method) //nolint:revive,staticcheck // a host's own words
+		return nil, fmt.Errorf("Failed to %s: vm not found", method)
 	}
 	switch old := before(f.version); {
 	case method == "UpdateVm" && !old, method == "UpgradeApp":

@@ -90,7 +90,7 @@ func (r *rig) update(i platform.Instance, revision int) error {
 	return err
 }
 
-// A guest that ends without telling leaves a CVM that its host starts again, with whatever files are
+// A guest that ends without a notice leaves a CVM that its host starts again, with the files that are
 // there: it does not count as down, and is not changed. Stop takes it from the host.
 func TestTheHostStartsACVMAgain(t *testing.T) {
 	r := newRig(t)
@@ -132,7 +132,7 @@ func TestTheHostStartsACVMAgain(t *testing.T) {
 	}
 }
 
-// A host says when it starts a CVM no more. One that does not start CVMs says nothing.
+// A host says when it starts a CVM no more. A host that starts no CVM again says nothing.
 func TestACVMThatTheHostGaveUp(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit  func(*fakeVM)

@@ -10,7 +10,7 @@ import (
 	"cadre.dev/platform"
 )
 
-// answer is what one host said.
+// answer is the answer of one host.
 type answer[T any] struct {
 	host  *host
 	value T
@@ -31,7 +31,7 @@ func ask[T any](ctx context.Context, hosts []*host, question func(context.Contex
 	return out
 }
 
-// lost splits the answers: those that are there, and the nodes without one. The error is nil when
+// lost splits the answers: the good answers, and the nodes without an answer. The error is nil when
 // every host answered, an *Unanswered when some did, and an ordinary one when none did.
 func lost[T any](doing string, answers []answer[T]) ([]answer[T], error) {
 	var good []answer[T]

@@ -111,8 +111,8 @@ func TestAHostThatHangs(t *testing.T) {
 	}
 }
 
-// The place of a CVM is a hint: a directory that was copied to another host is found there, and one
-// that is on two hosts is changed on neither.
+// The place of a CVM is a hint: a directory that was copied to another host is found there, and a
+// directory on two hosts is changed on neither.
 func TestACVMThatMoved(t *testing.T) {
 	one, two := newPlace(t), newPlace(t)
 	r := &rig{T: t, host: one.fakeVMM, Client: clientOf(t, nil, one.server.URL, two.server.URL)}

@@ -11,7 +11,7 @@ import (
 	"cadre.dev/platform"
 )
 
-// Host is what a node says about itself.
+// Host is the description of a node by its VMM.
 type Host struct {
 	platform.Node
 	// Version of the VMM, e.g. "0.5.11".
@@ -40,7 +40,7 @@ type metaReply struct {
 	} `json:"networking"`
 }
 
-// Hosts asks every host what it has. The error is as of List.
+// Hosts asks every host for its description. The error is as of List.
 func (c *Client) Hosts(ctx context.Context) ([]Host, error) {
 	answers := ask(ctx, c.hosts, func(ctx context.Context, h *host) (Host, error) { return h.describe(ctx) })
 	good, missing := lost("list nodes", answers)

@@ -9,8 +9,8 @@ import (
 	"cadre.dev/platform"
 )
 
-// Stop implements platform.Platform. A guest that powers off tells its host, which then notes that the CVM is
-// not to run: the status becomes "stopped". A guest that ends without telling is "exited", which its
+// Stop implements platform.Platform. A guest that powers off notifies its host, which then notes that the CVM is
+// not to run: the status becomes "stopped". A guest that ends without a notice is "exited", which its
 // host starts again: Stop of an exited CVM makes it stopped. The caller reads the status back, and
 // calls Stop again while it is "exited" or again "running".
 func (c *Client) Stop(ctx context.Context, vmUUID string) (platform.Accepted, error) {
@@ -164,7 +164,7 @@ func (h *host) judge(ctx context.Context, before *vmInfo, said error, done func(
 	return platform.Accepted{}, fmt.Errorf("%w: its status is %q", said, now.status())
 }
 
-// untilDown waits until the CVM is stopped. A guest that ended without telling is noted as not to run
+// untilDown waits until the CVM is stopped. A guest that ended without a notice is noted as not to run
 // before its host starts it again.
 func (c *Client) untilDown(ctx context.Context, h *host, id string) (*vmInfo, error) {
 	var hard time.Time

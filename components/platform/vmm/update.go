@@ -62,7 +62,7 @@ func (c *Client) change(ctx context.Context, doing, id string, e edit) (platform
 	if vm.Configuration == nil {
 		return refused(fmt.Errorf("node %s shows no configuration: %w: %w", h.Name, platform.ErrBusy, platform.ErrRefused))
 	}
-	// An impossible change is refused for what it is, before anything is said of the moment.
+	// An impossible change is refused as such, before the status of the moment counts.
 	r, err := c.request(ctx, h, vm, e)
 	if err != nil {
 		return refused(err)
@@ -84,7 +84,7 @@ func (c *Client) change(ctx context.Context, doing, id string, e edit) (platform
 	return platform.Accepted{OSImage: e.shape.OSImage != ""}, nil
 }
 
-// request is what differs between the CVM and the edit, without env.
+// request holds the differences between the CVM and the edit, without env.
 func (c *Client) request(ctx context.Context, h *host, vm *vmInfo, e edit) (updateRequest, error) {
 	have := vm.Configuration
 	r := updateRequest{ID: vm.ID}
@@ -249,7 +249,7 @@ func (r updateRequest) parts(which func(part) bool) []string {
 	return out
 }
 
-// sameGPUs compares what a host shows with what was asked for. For all GPUs the host fills the list.
+// sameGPUs compares the GPUs that a host shows with the wanted ones. For all GPUs the host fills the list.
 func sameGPUs(have, want *gpuConfig) bool {
 	if have == nil {
 		have = &gpuConfig{AttachMode: attachListed}

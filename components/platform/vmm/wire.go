@@ -40,7 +40,7 @@ type vmInfo struct {
 	} `json:"events"`
 }
 
-// configuration is the wanted state of a CVM: what CreateVm takes, and what the next boot has.
+// configuration is the wanted state of a CVM, as CreateVm takes it and as the next boot has it.
 type configuration struct {
 	Name         string       `json:"name"`
 	Image        string       `json:"image"`
