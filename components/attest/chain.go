@@ -23,6 +23,8 @@ type pckChain struct {
 	simulated bool
 	// machine has the leaf's fields; the quote's part is filled in per quote.
 	machine collateral.Machine
+	// name of the machine, see machineName; "": the certificate has none.
+	name string
 }
 
 // The names in the certificates of a machine.
@@ -83,6 +85,9 @@ func (v *Verifier) openChain(text []byte) (*pckChain, error) {
 	}
 	c.machine = collateral.Machine{
 		FMSPC: extension.FMSPC, PCEID: extension.PCEID, PCESVN: extension.TCB.PCESvn, SGX: [16]byte(extension.TCB.CPUSvnComponents),
+	}
+	if c.name, err = machineName(c.leaf); err != nil {
+		return nil, err
 	}
 	return c, nil
 }

@@ -72,6 +72,7 @@ func TestRealHardwareEvidence(t *testing.T) {
 		RTMR0:             "2e3843265f8ecdd4e2282694747f6f2f111605c33f2a8882f5734ee6f3a6ce63d8f34aeef06093dcda76fa5f9d33d8d6",
 		RTMR1:             "a1b79d76021970f57c45c4a7c395f780bab37011a4df27fe44e8559bd1abb4d6e52f12f866d1d08405448eb797a5970f",
 		RTMR2:             "1e31b59d605df7ee8160cf7966be9bafa6d0e1905de7e09695a24cd9748e71a603a51fae1297619fa0c30517addbcd07",
+		Machine:           "platform-instance:af3b9e752ee6e3f88eb745536ae57b0d",
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("claims:\n got %+v\nwant %+v", got, want)

@@ -165,6 +165,7 @@ func (v *Verifier) claims(ctx context.Context, quote *tdQuote, chain *pckChain, 
 		OSImageHash:     hex.EncodeToString(boot.osImageHash),
 		TCB:             tcb,
 		Simulated:       chain.simulated,
+		Machine:         chain.name,
 	}
 	judgeAppCompose(&claims, ev.AppCompose, v.documents)
 	return claims, nil

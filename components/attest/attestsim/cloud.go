@@ -31,6 +31,8 @@ type Cloud struct {
 
 	mu    sync.Mutex
 	hosts map[string]*host // guarded by mu
+	// registered counts the later registrations of a machine.
+	registered map[string]int // guarded by mu
 }
 
 // OpenCloud opens the Cloud in dir, and makes it if there is none. dir gets mode
@@ -46,7 +48,7 @@ func OpenCloud(dir string) (*Cloud, error) {
 	if len(seed) != seedSize {
 		return nil, fmt.Errorf("open simulated cloud: %s has %d bytes, not %d; remove the folder to start a new cloud", seedFile, len(seed), seedSize)
 	}
-	c := &Cloud{seed: seed, hosts: map[string]*host{}}
+	c := &Cloud{seed: seed, hosts: map[string]*host{}, registered: map[string]int{}}
 	if c.rootKey, err = deriveP256(seed, "root-ca"); err != nil {
 		return nil, fmt.Errorf("open simulated cloud: root key: %w", err)
 	}

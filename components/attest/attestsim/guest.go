@@ -35,6 +35,9 @@ type BootConfig struct {
 	AgentVersion string
 	// Host is the machine's name. "" is the only machine of a small cloud.
 	Host string
+	// Machine is the number of the machine, from 0: each has keys, a PPID and a platform instance of
+	// its own. Another number than 0 is put before Host (MachineName).
+	Machine int
 	// Faults are the faults of this boot. Zero: none.
 	Faults Faults
 }
@@ -149,14 +152,14 @@ func (g *Guest) Handler() http.Handler { return http.HandlerFunc(g.serve) }
 
 func (c *Cloud) hostFor(cfg BootConfig) (*host, error) {
 	if !cfg.Faults.ForeignRoot {
-		return c.hostNamed(cfg.Host)
+		return c.hostNamed(MachineName(cfg.Machine) + cfg.Host)
 	}
 	// A whole second manufacturer, as an attacker would make one.
 	seed, err := newSeed()
 	if err != nil {
 		return nil, err
 	}
-	foreign := &Cloud{seed: seed, hosts: map[string]*host{}}
+	foreign := &Cloud{seed: seed, hosts: map[string]*host{}, registered: map[string]int{}}
 	if foreign.rootKey, err = deriveP256(seed, "root-ca"); err != nil {
 		return nil, err
 	}
@@ -166,7 +169,7 @@ func (c *Cloud) hostFor(cfg BootConfig) (*host, error) {
 	if foreign.root, err = parsePEMCertificate(foreign.rootPEM); err != nil {
 		return nil, err
 	}
-	return foreign.hostNamed(cfg.Host)
+	return foreign.hostNamed(MachineName(cfg.Machine) + cfg.Host)
 }
 
 func (g *Guest) loadKeys() error {

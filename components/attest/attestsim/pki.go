@@ -136,7 +136,7 @@ func (c *Cloud) hostNamed(name string) (*host, error) {
 	if h := c.hosts[name]; h != nil {
 		return h, nil
 	}
-	h, err := c.makeHost(name)
+	h, err := c.makeHost(name, c.registered[registeredName(name)])
 	if err != nil {
 		return nil, fmt.Errorf("make simulated host %q: %w", name, err)
 	}
@@ -172,7 +172,14 @@ func (c *Cloud) issued(name, label string, ca bool) (key *ecdsa.PrivateKey, cert
 	return key, cert, text, err
 }
 
-func (c *Cloud) makeHost(name string) (*host, error) {
+// makeHost makes the machine of that name after it was registered again so many times.
+func (c *Cloud) makeHost(name string, again int) (*host, error) {
+	// An update of the firmware leaves the machine's registration alone.
+	registration := registeredName(name)
+	if again > 0 {
+		name = fmt.Sprintf("%s/registration-%d%s", registration, again, strings.TrimPrefix(name, registration))
+		registration = registeredName(name)
+	}
 	caKey, ca, caPEM, err := c.platformCA()
 	if err != nil {
 		return nil, err
@@ -184,7 +191,11 @@ func (c *Cloud) makeHost(name string) (*host, error) {
 	if h.attestationKey, err = deriveP256(c.seed, "attestation-key/"+name); err != nil {
 		return nil, err
 	}
-	if h.ppid, err = derive(c.seed, "ppid/"+name, 16); err != nil {
+	if h.ppid, err = derive(c.seed, "ppid/"+registration, 16); err != nil {
+		return nil, err
+	}
+	instance, err := derive(c.seed, "platform-instance/"+registration, 16)
+	if err != nil {
 		return nil, err
 	}
 	if h.userData, err = derive(c.seed, "user-data/"+name, 20); err != nil {
@@ -199,7 +210,7 @@ func (c *Cloud) makeHost(name string) (*host, error) {
 	if strings.HasSuffix(name, updated) {
 		pce++
 	}
-	sgx, err := sgxExtension(h.ppid, pce)
+	sgx, err := sgxExtension(h.ppid, instance, pce)
 	if err != nil {
 		return nil, err
 	}
@@ -229,6 +240,30 @@ const updated = " (updated)"
 // asks for.
 func UpdatedHost(name string) string { return name + updated }
 
+// MachineName is the name of a machine of this cloud by its number, from 0. Machine 0 is the only
+// one of a small cloud, and its name is empty. A negative number is machine 0.
+func MachineName(number int) string {
+	if number <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("machine-%d", number)
+}
+
+// registeredName is the name without the mark of an update.
+func registeredName(name string) string { return strings.TrimSuffix(name, updated) }
+
+// Reregister gives the machine of that name another registration, as a factory reset of its SGX
+// keys does: other keys, another PPID and another platform instance. Guests that run keep the old
+// one, since a real reset ends them. The registration lasts as long as c.
+func (c *Cloud) Reregister(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	name = registeredName(name)
+	c.registered[name]++
+	delete(c.hosts, name)
+	delete(c.hosts, UpdatedHost(name))
+}
+
 // teeTCBSVN is that of the TDX module, version 1, svn 7.
 var teeTCBSVN = [16]byte{7, 1, 3}
 
@@ -242,8 +277,9 @@ func sgxOID(arcs ...int) asn1.ObjectIdentifier {
 	return append(asn1.ObjectIdentifier{1, 2, 840, 113741, 1, 13, 1}, arcs...)
 }
 
-// sgxExtension is SEQUENCE of SEQUENCE{OID, value}: PPID, TCB, PCE id, FMSPC.
-func sgxExtension(ppid []byte, pce int) (pkix.Extension, error) {
+// sgxExtension is SEQUENCE of SEQUENCE{OID, value}: PPID, TCB, PCE id, FMSPC, SGX type (1: scalable),
+// platform instance id, configuration. The platform CA writes all seven.
+func sgxExtension(ppid, instance []byte, pce int) (pkix.Extension, error) {
 	type pair struct {
 		ID    asn1.ObjectIdentifier
 		Value any
@@ -258,6 +294,9 @@ func sgxExtension(ppid []byte, pce int) (pkix.Extension, error) {
 		{sgxOID(2), tcb},
 		{sgxOID(3), []byte{0, 0}},
 		{sgxOID(4), fmspc},
+		{sgxOID(5), asn1.Enumerated(1)},
+		{sgxOID(6), instance},
+		{sgxOID(7), []pair{{sgxOID(7, 1), true}, {sgxOID(7, 2), false}, {sgxOID(7, 3), true}}},
 	})
 	return pkix.Extension{Id: sgxOID(), Value: value}, err
 }

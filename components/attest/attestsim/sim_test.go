@@ -126,7 +126,7 @@ func TestVerifierAcceptsSimulatedEvidenceUnderItsRoot(t *testing.T) {
 				ComposeHash: hex.EncodeToString(composeHash[:]), ComposeText: "services:\n  app:\n    image: nginx@sha256:00\n",
 				KeyProviderName: "kms", KeyProviderID: cloud.KeyProviderID(),
 				MRTD: m.MRTD, RTMR0: m.RTMR0, RTMR1: m.RTMR1, RTMR2: m.RTMR2,
-				OSImageHash: got.OSImageHash, Simulated: true,
+				OSImageHash: got.OSImageHash, Simulated: true, Machine: got.Machine,
 			}
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("claims:\n got %+v\nwant %+v", got, want)

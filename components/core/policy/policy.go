@@ -27,6 +27,9 @@ type Claims struct {
 	TCB TCB `json:"tcb"`
 	// Simulated is true when the chain ends at a root that is not Intel's.
 	Simulated bool `json:"simulated,omitempty"`
+	// Machine names the physical machine, by its certificate: a word, a colon and 32 hex digits;
+	// empty: the certificate names none. It is never recorded: records have a keyed hash of it.
+	Machine string `json:"-"`
 }
 
 // TCB is the state of the platform, the TDX module and the quoting enclave as

@@ -26,6 +26,8 @@ type BootSpec struct {
 	MemoryMB int
 	// HostUpdated says that the host has its newer firmware when this boot begins.
 	HostUpdated bool
+	// Machine is the number of the host, from 0, which its quotes name.
+	Machine int
 	// Notify is called later with the outcome of starting the services, each time that
 	// it changes.
 	Notify func(Outcome)

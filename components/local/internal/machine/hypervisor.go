@@ -158,7 +158,8 @@ func (h *Hypervisor) boot(ctx context.Context, spec cloud.BootSpec, m *Machine) 
 		}
 		guest, err := h.cfg.Sim.Boot(attestsim.BootConfig{
 			AppID: spec.AppID, AppCompose: spec.AppCompose, InstanceIDSeed: spec.Seed, OSImage: spec.OSImage, Host: host,
-			Shape: attestsim.Shape{VCPU: spec.VCPU, MemoryMB: spec.MemoryMB}, Faults: faults,
+			Machine: spec.Machine,
+			Shape:   attestsim.Shape{VCPU: spec.VCPU, MemoryMB: spec.MemoryMB}, Faults: faults,
 		})
 		if err != nil {
 			return fmt.Errorf("boot guest agent: %w", err)
