@@ -22,6 +22,7 @@ const (
 	AdmissionsPrefix  = "admissions/"
 	RefusalsPrefix    = "refusals/"
 	ProofsPrefix      = "proofs/"
+	MachinesPrefix    = "machines/"
 	NoncesPrefix      = "admission/nonces/"
 	CollateralPrefix  = "collateral/"
 	// GroupPolicyPrefix has the policies that the leader accepted, by group.
@@ -123,6 +124,12 @@ func RefusalKey(slot string) string { return key("refusals", name(slot)) }
 
 // ProofKey is the evidence of a Boot that no record binds to slot.
 func ProofKey(slot string) string { return key("proofs", name(slot)) }
+
+// MachineKey has the machine that the Instance of slot showed last.
+func MachineKey(slot string) string { return key("machines", name(slot)) }
+
+// MachineTurnKey is written by each admission that takes a machine for a Slot of group g.
+func MachineTurnKey(g string) string { return key("machine-turns", name(g)) }
 
 // BootLeaseKey is locked by the session of the coordinator that keeps the lease of slot's Boot.
 func BootLeaseKey(slot string) string { return key("lease", "boots", name(slot)) }

@@ -72,6 +72,11 @@ const (
 	CodeIdentityForbidden   Code = "IDENTITY_FORBIDDEN"
 	CodeReattestRequired    Code = "REATTEST_REQUIRED"
 
+	CodeMachineShared    Code = "MACHINE_SHARED"
+	CodeMachineNotListed Code = "MACHINE_NOT_LISTED"
+	CodeMachineUnknown   Code = "MACHINE_UNKNOWN"
+	CodeMachineChanged   Code = "MACHINE_CHANGED"
+
 	CodeSlotMismatch      Code = "SLOT_MISMATCH"
 	CodeInstanceMismatch  Code = "INSTANCE_MISMATCH"
 	CodeSlotTicketInvalid Code = "SLOT_TICKET_INVALID"
@@ -237,6 +242,10 @@ var classes = map[Code]Class{
 	CodeSlotUnknown:                ClassPolicy,
 	CodeIdentityForbidden:          ClassPolicy,
 	CodeReattestRequired:           ClassPolicy,
+	CodeMachineShared:              ClassPolicy,
+	CodeMachineNotListed:           ClassPolicy,
+	CodeMachineUnknown:             ClassRetry,
+	CodeMachineChanged:             ClassPolicy,
 	CodeSlotMismatch:               ClassAlarm,
 	CodeInstanceMismatch:           ClassAlarm,
 	CodeSlotTicketInvalid:          ClassAlarm,

@@ -25,6 +25,8 @@ const (
 	DecidedEvict Decided = "evict"
 	// DecidedMet: a Boot was seen alive at the same time as the holder. The entry names both.
 	DecidedMet Decided = "met"
+	// DecidedMachine: the Slot's Instance showed another machine than before.
+	DecidedMachine Decided = "machine"
 	// DecidedReserve: the Slot is reserved for its holder, see Contest. DecidedRelease: an
 	// operator ended that.
 	DecidedReserve Decided = "reserve"
@@ -115,6 +117,7 @@ const (
 	CheckImage       CheckName = "os-image"
 	CheckRevision    CheckName = "revision"
 	CheckCompose     CheckName = "compose"
+	CheckMachine     CheckName = "machine"
 	CheckLease       CheckName = "lease"
 )
 
@@ -134,6 +137,7 @@ var checkOrder = []struct {
 	{CheckImage, []Code{CodeMeasurementMismatch, CodeOSImageForbidden}},
 	{CheckRevision, []Code{CodeRevisionNotAllowed, CodeRevisionNotApproved, CodeRevisionBelowFloor}},
 	{CheckCompose, []Code{CodeComposeForbidden, CodeImageNotPinned}},
+	{CheckMachine, []Code{CodeMachineShared, CodeMachineNotListed, CodeMachineUnknown}},
 	{CheckLease, nil},
 }
 

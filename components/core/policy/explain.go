@@ -52,6 +52,13 @@ type AdmissionStatus struct {
 	// standard set will follow; zero: the signed dates do not say.
 	TCBOutOfDateSoon bool      `json:"tcb_out_of_date_soon,omitempty"`
 	TCBOutOfDateAt   time.Time `json:"tcb_out_of_date_at,omitzero"`
+	// Machine is the keyed hash of the machine that the Slot's Instance showed last, 64 hex digits;
+	// empty: not known. MachineBefore is the one before, until MachineSince.
+	Machine       string    `json:"machine,omitempty"`
+	MachineBefore string    `json:"machine_before,omitempty"`
+	MachineSince  time.Time `json:"machine_since,omitzero"`
+	// SharesMachine are the other Slots, of any group, whose Instances showed the same machine last.
+	SharesMachine []string `json:"shares_machine,omitempty"`
 	// Simulated: the evidence is under a root that is not Intel's.
 	Simulated bool `json:"simulated,omitempty"`
 	// Contest is about Boots that take the Slot from each other.
@@ -110,6 +117,9 @@ type Facts struct {
 	Images    ImagePolicy
 	Decisions Decisions
 	Refusal   *Refusal
+	// Machine of the Slot, and the other Slots on it; its zero value: not known.
+	Machine MachineRecord
+	Sharing []string
 }
 
 // StatusOf returns the Slot's admission status at now.
@@ -117,6 +127,9 @@ func StatusOf(f Facts, now time.Time) AdmissionStatus {
 	s := AdmissionStatus{Group: f.Group, Slot: f.Slot, State: StateNone, InstanceID: f.Policy.InstanceID}
 	if last := f.Decisions.Last(); last.Number > 0 {
 		s.Last = &last
+	}
+	if f.Machine.Of(f.Policy.InstanceID) {
+		s.Machine, s.MachineBefore, s.MachineSince, s.SharesMachine = f.Machine.Machine, f.Machine.Before, f.Machine.Since, f.Sharing
 	}
 	a := f.Admission
 	if a == nil || a.BootID == "" {
@@ -246,6 +259,12 @@ func (e Explanation) next(code Code) []string {
 		out = append(out, "nothing: the agent shows new evidence automatically; if it does not, look at its log")
 	case CodeTCBOutOfDate, CodeTCBAdvisoryBlocked:
 		out = append(out, "have the host updated, or give it time in the trust file: `tcb.grace_days`, or an exception with an expiry; where it allows that, `cadre admission tcb grant` does it at once")
+	case CodeMachineShared:
+		out = append(out, fmt.Sprintf("`cadre admission list %s -o json` names the machine of each member; `cadre instance replace %s` makes the instance again, on another machine where the placement chooses one", e.Group, e.Slot))
+	case CodeMachineNotListed:
+		out = append(out, fmt.Sprintf("add the machine to placement.machines of group %s, or make the instance on a listed machine: `cadre instance replace %s`", e.Group, e.Slot))
+	case CodeMachineUnknown:
+		out = append(out, "nothing, where a neighbour's machine is not recorded: its agent attests again within minutes; otherwise use a machine whose PCK certificate names it")
 	case CodeInstanceConflict, CodeIncarnationStale:
 		if e.Contest.Reserved() {
 			out = append(out, fmt.Sprintf("have the platform show that one CVM of the instance runs, then `cadre admission clear-conflict %s`", e.Slot))

@@ -27,6 +27,7 @@ var errAgain = errors.New("the slot's records changed meanwhile")
 //   - the Boot and its measurements are not revoked
 //   - the leader is the same
 //   - the lease of the Slot is free, belongs to this Boot, or may be taken over
+//   - no other member of the group took a machine meanwhile, if the group's placement is verified
 //
 // The transaction also records the decision. If any check fails, it writes nothing.
 func (a *attempt) commit(ctx context.Context) *refusal {
@@ -55,6 +56,8 @@ type admissionStatus struct {
 	past bool
 	// ordered: an Operation exchanges the Boot on record.
 	ordered bool
+	// machines are the records about machines.
+	machines machines
 }
 
 // holder returns the Boot on record, whether or not its lease is in force.
@@ -69,6 +72,9 @@ func (a *attempt) commitOnce(ctx context.Context) (*refusal, error) {
 	}
 	if refused := a.mayTake(now); refused != nil {
 		a.noteRivals(ctx, now)
+		return refused, nil
+	}
+	if refused := a.mayRunThere(now); refused != nil {
 		return refused, nil
 	}
 	a.admission = a.newAdmission(now)
@@ -103,6 +109,9 @@ func (a *attempt) readStatus(ctx context.Context) (now admissionStatus, refused 
 	}
 	if _, now.term, err = store.Read[store.TermRecord](ctx, a.store, store.TermKey); err != nil {
 		return now, refuse(codeUnreadable, "read the term: %v", err).later()
+	}
+	if refused := a.readMachines(ctx, &now); refused != nil {
+		return now, refused
 	}
 	now.ordered = now.before.BootID != "" && a.bootExpected(now.before.BootID)
 	now.past = now.before.BootID != a.bootID && decisions.Had(a.bootID)
@@ -159,6 +168,7 @@ func (a *attempt) newAdmission(now admissionStatus) policy.Admission {
 		TokenAccessors: before.TokenAccessors, By: a.self, Simulated: a.claims.Simulated,
 	}
 	out.Claims.ComposeText, out.Claims.AllowedEnvs = "", nil // the policy has their digest and names
+	out.Claims.Machine = ""                                  // its record has the keyed hash
 	a.renewal = before.BootID == a.bootID
 	out.Contest = before.Contest
 	if !a.renewal && before.BootID != "" {
@@ -190,10 +200,14 @@ func (a *attempt) transaction(ctx context.Context, now admissionStatus) (t trans
 	if err != nil {
 		return t, err
 	}
+	placed, changed, err := a.machineOps(now)
+	if err != nil {
+		return t, err
+	}
 	decision, decisions, err := a.decide(ctx, a.slot, policy.DecisionEntry{
 		What: policy.DecidedAdmit, BootID: a.bootID, InstanceID: a.stated.InstanceID, Revision: a.admission.Revision,
 		PolicyEpoch: a.policy.Epoch, Generation: a.admission.Generation,
-	}, a.checks(nil), reserveEntry(now.before.Contest, a.admission)...)
+	}, a.checks(nil), append(reserveEntry(now.before.Contest, a.admission), changed...)...)
 	if err != nil {
 		return t, err
 	}
@@ -206,7 +220,7 @@ func (a *attempt) transaction(ctx context.Context, now admissionStatus) (t trans
 		{Kind: store.OpCheckIndex, Key: store.SlotPolicyKey(a.slot), Index: a.policyIndex},
 		{Kind: store.OpCheckIndex, Key: store.TermKey, Index: now.term},
 		a.accepted,
-	}, append(unrevoked(a.admission), lease...)...)
+	}, slices.Concat(unrevoked(a.admission), lease, placed)...)
 	t.decisions = decisions
 	return t, nil
 }
@@ -257,7 +271,10 @@ func (a *attempt) failed(ctx context.Context, err error) (*refusal, error) {
 	if !ok {
 		return nil, err
 	}
-	own := []string{store.AdmissionKey(a.slot), store.DecisionsKey(a.slot), store.BootLeaseKey(a.slot)}
+	own := []string{
+		store.AdmissionKey(a.slot), store.DecisionsKey(a.slot), store.BootLeaseKey(a.slot),
+		store.MachineKey(a.slot), store.MachineTurnKey(a.policy.Group),
+	}
 	for _, failed := range conflict.Failed {
 		if failed.Op.Kind == store.OpLock {
 			// The session may have ended: the next try then opens another one.

@@ -102,7 +102,7 @@ func (a *attempt) checks(r *refusal) []policy.Check {
 	}
 	details := map[policy.CheckName]string{
 		policy.CheckTCB: tcb, policy.CheckInstance: a.stated.InstanceID, policy.CheckKeyProvider: a.claims.KeyProviderName,
-		policy.CheckRevision: a.revision, policy.CheckCompose: a.stated.ComposeHash,
+		policy.CheckRevision: a.revision, policy.CheckCompose: a.stated.ComposeHash, policy.CheckMachine: shortMachine(a.machine()),
 	}
 	if r == nil {
 		details[policy.CheckLease] = "taken"

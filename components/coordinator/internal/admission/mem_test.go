@@ -45,8 +45,11 @@ type small struct {
 	// quote and verify, if set, simulate the cost of a quote and of a verification.
 	quote, verify func()
 
-	mu     sync.Mutex
-	live   map[string]bool // guarded by mu; Boots
+	mu   sync.Mutex
+	live map[string]bool // guarded by mu; Boots
+	// runsOn has the machine of each Instance that has one, and placed is the group's placement.
+	runsOn map[string]string // guarded by mu
+	placed group.Placement   // guarded by mu
 	issued atomic.Int64
 	now    atomic.Int64 // offset of the clock
 }
@@ -76,8 +79,12 @@ func (s *small) Verify(_ context.Context, ev attest.Evidence, data [64]byte) (po
 		return policy.Claims{}, &attest.Error{Code: "QUOTE_INVALID", Message: "junk"}
 	}
 	m := strings.Repeat("1", 96)
+	s.mu.Lock()
+	machine := s.runsOn[instance]
+	s.mu.Unlock()
 	return policy.Claims{
-		AppID: workloadApp, InstanceID: instance, ComposeHash: strings.Repeat("c", 64), ComposeText: composeText,
+		Machine: machine,
+		AppID:   workloadApp, InstanceID: instance, ComposeHash: strings.Repeat("c", 64), ComposeText: composeText,
 		KeyProviderName: "kms", KeyProviderID: "00ff", MRTD: m, RTMR0: m, RTMR1: m, RTMR2: m, TCB: policy.TCB{Status: "UpToDate"},
 	}, nil
 }
@@ -130,7 +137,9 @@ func (s *small) sweep() {
 }
 
 func (s *small) Spec(name string) (group.Spec, bool) {
-	return group.Spec{Name: name, Workload: group.Workload{Kind: group.WorkloadNone}}, true
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return group.Spec{Name: name, Workload: group.Workload{Kind: group.WorkloadNone}, Placement: s.placed}, true
 }
 func (s *small) InitialPeers(string, string) []*controlv1.Peer { return nil }
 func (s *small) Admitted()                                     {}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/hkdf"
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"fmt"
 	"strconv"
 	"sync"
@@ -36,6 +38,8 @@ const (
 	PurposeNonce Purpose = "admission-nonce"
 	// PurposeBackup authenticates backups of the records.
 	PurposeBackup Purpose = "backup"
+	// PurposeMachine is the key of the hashes that name machines in records.
+	PurposeMachine Purpose = "machine"
 	// PurposeConnect is the seed of the CA of Consul's service mesh.
 	PurposeConnect Purpose = "connect-ca"
 	// purposeSecret are the workloads' secrets: secret/<group>/<name>.
@@ -56,6 +60,7 @@ type Root struct {
 	management secret.Value
 	nonce      secret.Value
 	backup     secret.Value
+	machine    secret.Value
 	cache      *cache
 }
 
@@ -103,7 +108,7 @@ func Derive(ctx context.Context, guest Guest, cluster, id string) (*Root, error)
 		return nil, err
 	}
 	for purpose, into := range map[Purpose]*secret.Value{
-		PurposeManagement: &r.management, PurposeNonce: &r.nonce, PurposeBackup: &r.backup,
+		PurposeManagement: &r.management, PurposeNonce: &r.nonce, PurposeBackup: &r.backup, PurposeMachine: &r.machine,
 	} {
 		if *into, err = r.deriveUncached(ctx, purpose, FirstEpoch, 32); err != nil {
 			return nil, err
@@ -140,6 +145,18 @@ func (r *Root) NonceKey() []byte { return r.nonce.Reveal() }
 // BackupKey returns the key that authenticates backups. It exists in memory only, and every
 // coordinator of this cluster ID derives it.
 func (r *Root) BackupKey() []byte { return r.backup.Reveal() }
+
+// Machine returns the keyed hash of a machine's name, 64 lower-case hex digits; "" for no name. Every
+// coordinator of this cluster ID makes the same one, also after a restore. A reader of records or of a
+// backup can neither test a known machine against it nor compare it with another cluster's.
+func (r *Root) Machine(name string) string {
+	if name == "" {
+		return ""
+	}
+	mac := hmac.New(sha256.New, r.machine.Reveal())
+	mac.Write([]byte(name))
+	return hex.EncodeToString(mac.Sum(nil))
+}
 
 // Secret derives size raw bytes of an epoch of a group's secret. Names contain no slash
 // (group.Validate), so two secrets never share a path.

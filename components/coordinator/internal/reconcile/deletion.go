@@ -20,7 +20,7 @@ func (p *pass) removeGroup(ctx context.Context) (done bool, err error) {
 	}
 	ops := []store.Op{{Kind: store.OpCheckIndex, Key: store.DeleteGroupKey(p.name), Index: p.view.Deletes[p.name].Index}}
 	for _, key := range []string{
-		store.GroupSpecKey(p.name), store.AppliedKey(p.name), store.GroupAcceptedKey(p.name), store.GroupStatusKey(p.name), store.GroupPolicyKey(p.name), store.ServiceMeshKey(p.name),
+		store.GroupSpecKey(p.name), store.AppliedKey(p.name), store.GroupAcceptedKey(p.name), store.GroupStatusKey(p.name), store.GroupPolicyKey(p.name), store.ServiceMeshKey(p.name), store.MachineTurnKey(p.name),
 		store.OverrideKey(store.OverridePause, p.name), store.OverrideKey(store.OverrideFreeze, p.name), store.DeleteDisksKey(p.name), store.AdoptKey(p.name), store.DeleteGroupKey(p.name),
 	} {
 		ops = append(ops, store.Op{Kind: store.OpDelete, Key: key})

@@ -48,6 +48,11 @@ func (r *Reconciler) goneSlots(ctx context.Context, v *view.View) []store.Op {
 			remove(store.ProofKey(slot), proof.Index)
 		}
 	}
+	for slot, machine := range v.Machines {
+		if gone(slot) {
+			remove(store.MachineKey(slot), machine.Index)
+		}
+	}
 	for slot, refusal := range v.Refusals {
 		// A refusal may have been written after the removal of its Slot.
 		if gone(slot) && over(refusal.Value.At) {

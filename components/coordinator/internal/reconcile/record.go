@@ -209,6 +209,7 @@ func (p *pass) forgetOps(slot string) []store.Op {
 		{store.SlotPolicyKey(slot), p.view.Policies[slot].Index},
 		{store.AdmissionKey(slot), p.view.Admissions[slot].Index},
 		{store.RefusalKey(slot), p.view.Refusals[slot].Index},
+		{store.MachineKey(slot), p.view.Machines[slot].Index},
 	}
 	for _, kind := range store.SlotOverrides() { // they must not apply to a later Slot of the same name
 		all = append(all, stored{store.OverrideKey(kind, slot), p.view.Overrides[kind][slot].Index})

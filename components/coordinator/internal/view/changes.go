@@ -125,7 +125,7 @@ func (c *Changes) concern(key string, index uint64, before, after *View) {
 		named(segments[1])
 	case strings.HasPrefix(key, store.GroupPolicyPrefix):
 		named(last)
-	case strings.HasPrefix(key, store.PolicyPrefix), prefix == store.AdmissionsPrefix, prefix == store.RefusalsPrefix, prefix == store.ProofsPrefix, strings.HasPrefix(key, store.BootLeasePrefix):
+	case strings.HasPrefix(key, store.PolicyPrefix), prefix == store.AdmissionsPrefix, prefix == store.RefusalsPrefix, prefix == store.ProofsPrefix, prefix == store.MachinesPrefix, strings.HasPrefix(key, store.BootLeasePrefix):
 		name, _, _ := group.ParseSlot(last) // a key that is no Slot gives "" and affects no group
 		named(name)
 	case prefix == store.RevisionsPrefix:

@@ -96,7 +96,7 @@ func groupKeys(name string) []string {
 	of := func(prefix string) string { return prefix + name + "-" + store.Below }
 	return []string{
 		store.AddressesKey(name), of(store.AdmissionsPrefix), store.ControlPrefix + store.Below, store.GroupsPrefix + name + "/" + store.Below,
-		of(store.BootLeasePrefix), store.LeaseKey, store.StateKey, store.TermKey, of(store.OperationsPrefix), store.GroupPolicyKey(name), of(store.PolicyPrefix), store.TCBLedgerKey,
+		of(store.BootLeasePrefix), store.LeaseKey, store.StateKey, store.TermKey, of(store.MachinesPrefix), of(store.OperationsPrefix), store.GroupPolicyKey(name), of(store.PolicyPrefix), store.TCBLedgerKey,
 		of(store.ProofsPrefix), of(store.RefusalsPrefix), of(store.RolloutsPrefix), store.SecretsOf(store.ClusterSecrets) + store.Below, store.SecretsOf(name) + store.Below,
 		store.SlotsOf(name) + store.Below,
 	}
@@ -105,7 +105,7 @@ func groupKeys(name string) []string {
 // foreign reports whether a key belongs to a group whose name starts with name, for example web-api
 // for web.
 func foreign(key, name string) bool {
-	for _, prefix := range []string{store.PolicyPrefix, store.AdmissionsPrefix, store.BootLeasePrefix, store.RefusalsPrefix, store.ProofsPrefix} {
+	for _, prefix := range []string{store.PolicyPrefix, store.AdmissionsPrefix, store.BootLeasePrefix, store.RefusalsPrefix, store.ProofsPrefix, store.MachinesPrefix} {
 		if slot, is := strings.CutPrefix(key, prefix); is {
 			return !ofGroup(slot, name)
 		}

@@ -89,11 +89,12 @@ var kinds = []kind{
 		v.Policies = collect(ctx, at, store.PolicyPrefix, errs, func(p policy.SlotPolicy) string { return p.Slot })
 	}},
 	{kindGroupPolicies, []string{store.GroupPolicyPrefix}, true, (*View).readGroupPolicies},
-	// One transaction admits a Boot and takes its lease. A reader of one half would mistake the
-	// Boot for another.
-	{kindAdmissions, []string{store.AdmissionsPrefix, store.BootLeasePrefix}, true, func(v *View, ctx context.Context, at moment, errs *[]error) {
+	// One transaction admits a Boot, takes its lease and records its machine. A reader of one half
+	// would mistake the Boot for another.
+	{kindAdmissions, []string{store.AdmissionsPrefix, store.BootLeasePrefix, store.MachinesPrefix}, true, func(v *View, ctx context.Context, at moment, errs *[]error) {
 		v.Admissions = collect(ctx, at, store.AdmissionsPrefix, errs, func(a policy.Admission) string { return a.Slot })
 		v.readBoots(ctx, at, errs)
+		v.Machines = collect(ctx, at, store.MachinesPrefix, errs, func(m policy.MachineRecord) string { return m.Slot })
 	}},
 	{kindRefusals, []string{store.RefusalsPrefix}, true, func(v *View, ctx context.Context, at moment, errs *[]error) {
 		v.Refusals = collect(ctx, at, store.RefusalsPrefix, errs, func(r policy.Refusal) string { return r.Slot })

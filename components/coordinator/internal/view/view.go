@@ -52,6 +52,7 @@ type View struct {
 	Rollouts      map[string]Rec[operation.Rollout]    // by id
 	Policies      map[string]Rec[policy.SlotPolicy]    // by Slot
 	Admissions    map[string]Rec[policy.Admission]     // by Slot
+	Machines      map[string]Rec[policy.MachineRecord] // by Slot
 	Refusals      map[string]Rec[policy.Refusal]       // by Slot
 	Boots         map[string]Boot                      // by Slot; their leases
 	Nonces        map[string]Rec[store.SpentNonce]     // by key
