@@ -34,8 +34,7 @@ const (
 // that the processors share, which are drawn when the machine is put together. So both values of a
 // platform change when the machine is registered again after a factory reset of its SGX keys. The
 // platform instance is the better name: Intel's registration service certifies it as the name of one
-// whole machine, and it outlasts updates of the firmware. The PPID is used where the certificate
-// names no platform instance, or zero.
+// whole machine. The PPID is used where the certificate names no platform instance, or zero.
 //
 // A factory reset takes a reboot, which ends every CVM of the machine. Two Boots that are alive at
 // the same time and show different names therefore run on different machines.

@@ -57,7 +57,7 @@ type AdmissionStatus struct {
 	Machine       string    `json:"machine,omitempty"`
 	MachineBefore string    `json:"machine_before,omitempty"`
 	MachineSince  time.Time `json:"machine_since,omitzero"`
-	// SharesMachine are the other Slots, of any group, whose Instances showed the same machine last.
+	// SharesMachine are the other Slots of the group whose Instances showed the same machine last.
 	SharesMachine []string `json:"shares_machine,omitempty"`
 	// Simulated: the evidence is under a root that is not Intel's.
 	Simulated bool `json:"simulated,omitempty"`
@@ -117,7 +117,7 @@ type Facts struct {
 	Images    ImagePolicy
 	Decisions Decisions
 	Refusal   *Refusal
-	// Machine of the Slot, and the other Slots on it; its zero value: not known.
+	// Machine of the Slot, and the other Slots of the group on it; its zero value: not known.
 	Machine MachineRecord
 	Sharing []string
 }
@@ -265,6 +265,8 @@ func (e Explanation) next(code Code) []string {
 		out = append(out, fmt.Sprintf("add the machine to placement.machines of group %s, or make the instance on a listed machine: `cadre instance replace %s`", e.Group, e.Slot))
 	case CodeMachineUnknown:
 		out = append(out, "nothing, where a neighbour's machine is not recorded: its agent attests again within minutes; otherwise use a machine whose PCK certificate names it")
+	case CodeMachineChanged:
+		out = append(out, "nothing, if the host was registered again or you moved the CVM; otherwise find out who moved it: docs/reference/admission.md#machines")
 	case CodeInstanceConflict, CodeIncarnationStale:
 		if e.Contest.Reserved() {
 			out = append(out, fmt.Sprintf("have the platform show that one CVM of the instance runs, then `cadre admission clear-conflict %s`", e.Slot))

@@ -128,22 +128,3 @@ func few(slots []string) string {
 	}
 	return strings.Join(slots, ", ")
 }
-
-// Sharing lists the other Slots of records on the machine of slot, sorted. bound has the Instance of
-// each Slot, by Slot.
-func Sharing(slot string, records []MachineRecord, bound map[string]string) []string {
-	own := ""
-	for _, r := range records {
-		if r.Slot == slot && r.Of(bound[slot]) {
-			own = r.Machine
-		}
-	}
-	var out []string
-	for _, r := range records {
-		if own != "" && r.Slot != slot && r.Machine == own && r.Of(bound[r.Slot]) {
-			out = append(out, r.Slot)
-		}
-	}
-	slices.Sort(out)
-	return out
-}

@@ -33,6 +33,8 @@ func shutOut() clienttest.Admission {
 	denied.Slot, denied.State, denied.Code, denied.Why = "worker-1", policy.StateDenied, policy.CodePeerRevoked, "the instance is revoked: disk image leaked"
 	denied.BootID, denied.InstanceID, denied.TCBStatus = "dead0011223344", instance, "not evaluated"
 	denied.Last = &policy.DecisionEntry{Number: 9, At: noon.Add(-30 * time.Second), What: policy.DecidedRefuse, Code: policy.CodePeerRevoked, Times: 5}
+	denied.Machine, denied.MachineBefore, denied.MachineSince = strings.Repeat("5eed0011", 8), strings.Repeat("01d00011", 8), noon.Add(-26*time.Hour)
+	denied.SharesMachine = []string{"worker-0"}
 	none := policy.AdmissionStatus{Group: "worker", Slot: "worker-2", State: policy.StateNone, Code: policy.CodeRevisionNotApproved, Why: "revision ffeeddcc is not approved"}
 	allowed := policy.AllowedRevision{Revision: runs, ComposeHash: strings.Repeat("0a", 32), OSImage: "dstack-0.5.9", Number: 6, Approved: true}
 	held := policy.AllowedRevision{Revision: waits, ComposeHash: strings.Repeat("0b", 32), OSImage: "dstack-0.5.9", Number: 7}

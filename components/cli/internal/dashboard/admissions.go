@@ -11,9 +11,11 @@ import (
 
 type admissionRow struct {
 	Slot, Path, Boot, Revision, TCB, Root, Last, Why string
-	State                                            mark
-	Machine                                          tone
-	Attested, Reattest, Expires                      time.Time
+	// On is the keyed hash of the machine, and the other Slots on it.
+	On                          string
+	State                       mark
+	Machine                     tone
+	Attested, Reattest, Expires time.Time
 }
 
 func (r admissionRow) MachineGlyph() string { return glyphs[r.Machine] }
@@ -59,6 +61,9 @@ func admissionOf(a policy.AdmissionStatus, now time.Time) admissionRow {
 	row := admissionRow{
 		Slot: a.Slot, Path: slotPath(a.Slot), State: admissionMark(a.State), Boot: format.Short(a.BootID), Revision: numbered(a.Revision, a.Number),
 		Attested: a.AttestedAt, Reattest: a.ReattestBy, Expires: a.ExpiresAt, Root: "Intel", TCB: a.TCBStatus, Machine: warn,
+	}
+	if row.On = fmt.Sprintf("%.16s", a.Machine); len(a.SharesMachine) > 0 {
+		row.On += ", shared with " + strings.Join(a.SharesMachine, ", ")
 	}
 	switch {
 	case a.Simulated:

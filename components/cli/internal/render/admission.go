@@ -185,6 +185,8 @@ func Explanation(s Style, e policy.Explanation, now time.Time) string {
 		Field{"expires", Cell{clock(e.ExpiresAt), Plain}},
 		Field{"tcb", tcb(e.AdmissionStatus, now)},
 		Field{"root of trust", root},
+		Field{"machine", Cell{machineOf(e.AdmissionStatus), Plain}},
+		Field{"machine shared with", Cell{strings.Join(e.SharesMachine, ", "), Warn}},
 	))
 	b.WriteString(s.lastChecks(e, now) + s.findings(e.Now) + s.allowed(e) + s.asked(e) + s.decisions(e, now))
 	if len(e.Next) > 0 {
@@ -194,6 +196,19 @@ func Explanation(s Style, e policy.Explanation, now time.Time) string {
 		}
 	}
 	return b.String()
+}
+
+// machineOf is the first digits of the machine's keyed hash, which name it in placement.machines, and
+// the machine before; "" if it is not known.
+func machineOf(a policy.AdmissionStatus) string {
+	if a.Machine == "" {
+		return ""
+	}
+	text := fmt.Sprintf("%.16s since %s", a.Machine, clock(a.MachineSince))
+	if a.MachineBefore != "" {
+		text += fmt.Sprintf(", %.16s before", a.MachineBefore)
+	}
+	return text
 }
 
 // unordered reports how often the Slot changed its holder without an Operation; "" for never.

@@ -22,10 +22,11 @@ type machines struct {
 	turn   uint64
 }
 
-// machineRule is the part of a spec's placement that admission decides about.
+// machineRule is the part of a spec's placement that admission decides about. Validation ties verified
+// to the spread by machines; the rule holds for any other spread too.
 func machineRule(s group.Spec) policy.MachineRule {
 	r := policy.MachineRule{Only: s.Placement.Machines}
-	if s.Placement.Verified && s.Placement.Spread == group.SpreadMachine {
+	if s.Placement.Verified {
 		r.MaxPer = max(s.Placement.MaxPer, 1)
 	}
 	return r

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"cadre.dev/core/group"
@@ -17,6 +18,17 @@ const ConditionMachinesUpToDate = "MachinesUpToDate"
 // ConditionMachinesStayUpToDate is false while Intel's early set calls machines out of date that
 // are UpToDate today. It is left out otherwise.
 const ConditionMachinesStayUpToDate = "MachinesStayUpToDate"
+
+// ConditionMachinesApart is false while members of a group with `spread = "machine"` showed one machine
+// more often than max_per permits. It is left out otherwise.
+const ConditionMachinesApart = "MachinesApart"
+
+// ConditionMachinesUnchanged is false for a week after an Instance showed another machine than
+// before. It is left out otherwise.
+const ConditionMachinesUnchanged = "MachinesUnchanged"
+
+// machineChangeShown is how long a change of an Instance's machine is shown.
+const machineChangeShown = 7 * 24 * time.Hour
 
 // machineEnd is when the tolerance or the present status of a Slot's machine ends; zero: unknown.
 type machineEnd struct {
@@ -69,4 +81,35 @@ func (p *pass) expectedOutOfDate() (group.Condition, bool) {
 		}
 		return fmt.Sprintf("%s: will be %s on about %s (Intel's early set, evaluation %d)", e.slot, early.Status, e.at.UTC().Format(time.DateOnly), early.EvaluationNumber)
 	})
+}
+
+// sharedMachines names the members that provably share a machine, although the spec spreads them.
+func (p *pass) sharedMachines() (group.Condition, bool) {
+	var lines []string
+	on := map[string][]string{}
+	if p.seen.Spec.Placement.Spread == group.SpreadMachine {
+		for _, s := range p.view.SlotsOf(p.name) {
+			if m, ok := p.view.MachineOf(s.Slot); ok {
+				on[m.Machine] = append(on[m.Machine], s.Slot)
+			}
+		}
+	}
+	for machine, slots := range on {
+		if most := max(p.seen.Spec.Placement.MaxPer, 1); len(slots) > most {
+			lines = append(lines, fmt.Sprintf("%s share machine %.16s, max_per is %d: `cadre instance replace` of one of them clears this", strings.Join(slots, ", "), machine, most))
+		}
+	}
+	slices.Sort(lines)
+	return group.Condition{Type: ConditionMachinesApart, Reason: string(policy.CodeMachineShared), Message: bounded(rollout.Few(lines, "; ")), Since: p.now}, len(lines) > 0
+}
+
+// changedMachines names the Slots whose Instance showed another machine than before.
+func (p *pass) changedMachines() (group.Condition, bool) {
+	var lines []string
+	for _, s := range p.view.SlotsOf(p.name) {
+		if m, ok := p.view.MachineOf(s.Slot); ok && m.Before != "" && p.now.Sub(m.Since) < machineChangeShown {
+			lines = append(lines, fmt.Sprintf("%s: machine %.16s since %s, %.16s before: registered again, or the CVM moved", s.Slot, m.Machine, m.Since.UTC().Format(time.DateOnly), m.Before))
+		}
+	}
+	return group.Condition{Type: ConditionMachinesUnchanged, Reason: string(policy.CodeMachineChanged), Message: bounded(rollout.Few(lines, "; ")), Since: p.now}, len(lines) > 0
 }

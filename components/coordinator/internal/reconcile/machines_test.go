@@ -87,3 +87,40 @@ func TestATT04_TheStatusForetellsWhenAMachineFallsBehind(t *testing.T) {
 		t.Error("a gauge without members")
 	}
 }
+
+// The status names members that provably share a machine, and instances that showed another one.
+func TestTheStatusNamesSharedAndChangedMachines(t *testing.T) {
+	now := time.Date(2026, 6, 13, 12, 0, 0, 0, time.UTC)
+	one, two := strings.Repeat("1", 64), strings.Repeat("2", 64)
+	v := &view.View{Machines: map[string]view.Rec[policy.MachineRecord]{}, Slots: map[string]view.Rec[group.SlotRecord]{}, Policies: map[string]view.Rec[policy.SlotPolicy]{}}
+	for slot, m := range map[string]policy.MachineRecord{
+		"pg-0": {Machine: one}, "pg-1": {Machine: one, Before: two, Since: now.Add(-6 * 24 * time.Hour)},
+		"pg-2": {Machine: two, Before: one, Since: now.Add(-8 * 24 * time.Hour)}, "pg-3": {Machine: one, InstanceID: "replaced"}, "pg-4": {},
+	} {
+		m.Group, m.Slot = "pg", slot
+		if m.InstanceID == "" {
+			m.InstanceID = "bound"
+		}
+		v.Machines[slot] = view.Rec[policy.MachineRecord]{Value: m}
+		v.Slots[slot] = view.Rec[group.SlotRecord]{Value: group.SlotRecord{Group: "pg", Slot: slot}}
+		v.Policies[slot] = view.Rec[policy.SlotPolicy]{Value: policy.SlotPolicy{Group: "pg", Slot: slot, InstanceID: "bound"}}
+	}
+	p := &pass{Reconciler: &Reconciler{}, name: "pg", view: v, now: now}
+	if got, found := p.sharedMachines(); found {
+		t.Errorf("without a spread: %+v", got)
+	}
+	p.seen.Spec.Placement.Spread = group.SpreadMachine
+	if got, found := p.sharedMachines(); !found || !strings.HasPrefix(got.Message, "pg-0, pg-1 share machine 1111111111111111, max_per is 1") || got.Status || got.Reason != "MACHINE_SHARED" {
+		t.Errorf("%+v, %t", got, found)
+	}
+	p.seen.Spec.Placement.MaxPer = 2
+	if got, found := p.sharedMachines(); found {
+		t.Errorf("two may share one: %+v", got)
+	}
+	if got, found := p.changedMachines(); !found || got.Message != "pg-1: machine 1111111111111111 since 2026-06-07, 2222222222222222 before: registered again, or the CVM moved" {
+		t.Errorf("%+v, %t", got, found)
+	}
+	if got := v.OnMachineOf("pg", "pg-1"); len(got) != 1 || got[0] != "pg-0" {
+		t.Errorf("on the machine of pg-1: %v", got)
+	}
+}

@@ -111,7 +111,7 @@ func (p *pass) statusOps(ctx context.Context) (ops []store.Op, problems []error)
 	if conflict, found := p.bootConflict(ctx); found {
 		after.Conditions = withCondition(before.Value.Conditions, after.Conditions, conflict)
 	}
-	for _, machines := range []func() (group.Condition, bool){p.tolerated, p.expectedOutOfDate} {
+	for _, machines := range []func() (group.Condition, bool){p.tolerated, p.expectedOutOfDate, p.sharedMachines, p.changedMachines} {
 		if condition, found := machines(); found {
 			after.Conditions = withCondition(before.Value.Conditions, after.Conditions, condition)
 		}

@@ -75,6 +75,9 @@ func (s *Server) facts(v *view.View, record group.SlotRecord, decided policy.Dec
 	if a, ok := v.Admissions[record.Slot]; ok {
 		f.Admission = &a.Value
 	}
+	if m, ok := v.MachineOf(record.Slot); ok {
+		f.Machine, f.Sharing = m, v.OnMachineOf(record.Group, record.Slot)
+	}
 	if r, ok := v.Refusals[record.Slot]; ok {
 		f.Refusal = &r.Value
 	}

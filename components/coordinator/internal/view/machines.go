@@ -50,3 +50,24 @@ func (v *View) first(of func(slot string) time.Time) float64 {
 	}
 	return float64(first.Unix())
 }
+
+// MachineOf returns the machine that the Instance bound to a Slot showed last; ok is false if none is known.
+func (v *View) MachineOf(slot string) (m policy.MachineRecord, ok bool) {
+	m = v.Machines[slot].Value
+	return m, m.Of(v.Policies[slot].Value.InstanceID)
+}
+
+// OnMachineOf lists the other Slots of a group whose Instances showed the machine of slot last,
+// sorted by ordinal.
+func (v *View) OnMachineOf(groupName, slot string) (slots []string) {
+	own, ok := v.MachineOf(slot)
+	if !ok {
+		return nil
+	}
+	for _, s := range v.SlotsOf(groupName) {
+		if m, known := v.MachineOf(s.Slot); known && s.Slot != slot && m.Machine == own.Machine {
+			slots = append(slots, s.Slot)
+		}
+	}
+	return slots
+}

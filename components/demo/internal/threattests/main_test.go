@@ -76,7 +76,7 @@ func TestRequiredRows(t *testing.T) {
 		}
 		counts[priority]++
 	}
-	if want := map[string]int{"P0": 140, "P1": 26, "P2": 2}; !maps.Equal(counts, want) {
+	if want := map[string]int{"P0": 140, "P1": 27, "P2": 2}; !maps.Equal(counts, want) {
 		t.Errorf("rows by priority: %v, want %v", counts, want)
 	}
 }

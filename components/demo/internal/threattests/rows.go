@@ -24,7 +24,7 @@ var required = rows("P0", `
 		SUP 01 03`,
 	"P1", `
 		ATT 11 13 22 26 32 33 34 35
-		IDN 12 13
+		IDN 12 13 14
 		OVL 04 09 13 14 17 21 22
 		TOK 12 13 16 22
 		DOR 07
