@@ -177,6 +177,10 @@ type Instance struct {
 // Decision is an admission or a refusal.
 type Decision struct {
 	policy.Admission
+	// Machine is the keyed hash of the machine of an admission, and SharesMachine the other Slots of
+	// the group on it; empty: not known.
+	Machine       string   `json:"machine,omitempty"`
+	SharesMachine []string `json:"shares_machine,omitempty"`
 	// Code and Message are set on a refusal; At is its time.
 	Code    policy.Code `json:"code,omitempty"`
 	Message string      `json:"message,omitempty"`

@@ -22,7 +22,7 @@ type MachineRecord struct {
 	Slot       string `json:"slot"`
 	InstanceID string `json:"instance_id"`
 	// Machine is the keyed hash of the machine's name, 64 lower-case hex digits. The key follows from
-	// the cluster ID, so that the record tells no hardware and compares with no other cluster's.
+	// the cluster ID, so that the record identifies no hardware and compares with no other cluster's.
 	Machine string `json:"machine"`
 	// Since is when the Instance first showed it.
 	Since time.Time `json:"since"`

@@ -39,6 +39,7 @@ func Instance(s Style, i client.Instance, now time.Time) string {
 		Field{"vm uuid", Cell{st.VMUUID, Plain}},
 		Field{"boot", Cell{st.BootID, Plain}},
 		Field{"root of trust", rootField(st.Simulated)},
+		Field{"machine", machineField(i.Admissions)},
 		Field{"platform", Cell{st.PlatformStatus, Plain}},
 		Field{"env of its own", Cell{st.OwnEnv, Plain}},
 		Field{"out of service", overrideField(st.Drain)},
@@ -56,6 +57,20 @@ func Instance(s Style, i client.Instance, now time.Time) string {
 		b.WriteString("\n" + s.Paint("CVMs before", Bold) + "\n" + lineage(s, i.Lineage))
 	}
 	return b.String()
+}
+
+// machineField is the short hash of the machine, and the members that share it; empty if it is not known.
+func machineField(list []client.Decision) Cell {
+	for _, d := range list {
+		switch {
+		case d.Machine == "":
+		case len(d.SharesMachine) == 0:
+			return Cell{fmt.Sprintf("%.16s", d.Machine), Plain}
+		default:
+			return Cell{fmt.Sprintf("%.16s, shared with %s", d.Machine, strings.Join(d.SharesMachine, ", ")), Warn}
+		}
+	}
+	return Cell{}
 }
 
 func lineage(s Style, list []group.Past) string {

@@ -46,7 +46,7 @@ func (s *small) machineOf(slot string) policy.MachineRecord {
 var apart = group.Placement{Spread: group.SpreadMachine, Verified: true}
 
 // A host that lies about its node starts two members on one machine: the second shows the machine of
-// the first, whatever the platform lists.
+// the first, and the listing of the platform counts for nothing.
 func TestIDN14_AHostThatLiesAboutItsNodeGetsOneMember(t *testing.T) {
 	s := newSmall(t, 2, 3, "demo")
 	s.place(apart)

@@ -13,6 +13,7 @@ import (
 
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
+	"cadre.dev/core/policy"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 	"cadre.dev/store"
 )
@@ -203,7 +204,15 @@ func (s *Server) DescribeInstance(ctx context.Context, req *apiv1.DescribeInstan
 	if a, ok := c.view.Admissions[req.GetSlot()]; ok {
 		// Accessors name tokens, and no reader of an admission needs them.
 		a.Value.TokenAccessors = nil
-		if err := appendJSON(&out.AdmissionsJson, a.Value); err != nil {
+		shown := struct {
+			policy.Admission
+			Machine       string   `json:"machine,omitempty"`
+			SharesMachine []string `json:"shares_machine,omitempty"`
+		}{Admission: a.Value}
+		if m, ok := c.view.MachineOf(req.GetSlot()); ok {
+			shown.Machine, shown.SharesMachine = m.Machine, c.view.OnMachineOf(name, req.GetSlot())
+		}
+		if err := appendJSON(&out.AdmissionsJson, shown); err != nil {
 			return nil, err
 		}
 	}
