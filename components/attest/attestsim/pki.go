@@ -127,6 +127,7 @@ type host struct {
 	chain                  []byte // PEM leaf, intermediate, root, NUL
 	leaf                   *x509.Certificate
 	userData               []byte // of the quote header, 20 bytes
+	updated                bool   // has the level that Posture.Replaced asks for
 }
 
 // hostNamed returns the machine of that name.
@@ -209,6 +210,7 @@ func (c *Cloud) makeHost(name string, again int) (*host, error) {
 	pce := pceSVN
 	if strings.HasSuffix(name, updated) {
 		pce++
+		h.updated = true
 	}
 	sgx, err := sgxExtension(h.ppid, instance, pce)
 	if err != nil {

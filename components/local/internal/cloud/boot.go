@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -24,7 +25,7 @@ func (c *Cloud) boot(ctx context.Context, v *CVM) Status {
 	if spec, err := c.bootSpec(v); err == nil {
 		c.tasks.Go(func() { c.cfg.Hypervisor.Prepare(ctx, spec) })
 	}
-	if !c.sleep(time.Duration(delay)) {
+	if !sleep(ctx, time.Duration(delay)) {
 		return Stopped
 	}
 	spec, err := c.bootSpec(v)
@@ -34,8 +35,17 @@ func (c *Cloud) boot(ctx context.Context, v *CVM) Status {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err != nil && ctx.Err() != nil {
+		return Stopped // ended on request: no error of the guest
+	}
 	if err != nil {
 		v.BootError, v.BootProgress = err.Error(), ""
+		var halted *Halted
+		if errors.As(err, &halted) {
+			v.BootProgress = halted.Progress
+			v.noteEvent("boot.progress", halted.Progress)
+		}
+		v.noteEvent("boot.error", v.BootError)
 		c.cfg.Log.Warn("boot refused", "instance", v.Name, "error", err)
 		return Stopped
 	}
@@ -48,14 +58,28 @@ func (c *Cloud) boot(ctx context.Context, v *CVM) Status {
 	v.InstanceID, v.BootedAt = m.InstanceID(), time.Now().UTC()
 	if v.BootProgress == "booting" { // else the services were quicker
 		v.BootProgress = "setting up docker"
+		v.noteEvent("boot.progress", v.BootProgress)
 	}
 	v.Boots++
-	c.tasks.Go(func() { c.watch(v, m) })
+	if v.VM == nil { // the process of a VM has a watcher: its run
+		c.tasks.Go(func() { c.watch(v, m) })
+	}
 	return Running
 }
 
+// Halted is a boot error after which the guest's last report of progress stays visible.
+type Halted struct {
+	Progress string
+	Err      error
+}
+
+func (h *Halted) Error() string { return h.Err.Error() }
+
+// Unwrap returns the error.
+func (h *Halted) Unwrap() error { return h.Err }
+
 func (c *Cloud) bootSpec(v *CVM) (BootSpec, error) {
-	raw, err := c.Compose(v.AppID, v.ComposeHash)
+	raw, err := c.document(v)
 	if err != nil {
 		return BootSpec{}, err
 	}
@@ -78,12 +102,27 @@ func (c *Cloud) bootSpec(v *CVM) (BootSpec, error) {
 	}
 	boot := v.Boots
 	size, _ := InstanceTypeNamed(v.InstanceType)
+	if v.VM != nil {
+		size.VCPU, size.MemoryMB = max(1, int(v.VM.VCPU)), int(v.VM.MemoryMB) // as the launcher does
+	}
 	return BootSpec{
 		UUID: v.VMUUID, Name: v.Name, Index: v.Index, AppID: v.AppID, AppCompose: raw, Compose: parsed.DockerComposeFile, InitScript: parsed.InitScript,
 		Env: envelope.Filter(vars, parsed.AllowedEnvs), Seed: v.Seed,
-		OSImage: v.OSImage, VCPU: size.VCPU, MemoryMB: size.MemoryMB, HostUpdated: c.settings.HostUpdated,
+		OSImage: v.OSImage, VCPU: size.VCPU, MemoryMB: size.MemoryMB, HostUpdated: c.settings.HostUpdated, Machine: v.machine(), KMSAuth: c.settings.KMSAuth,
 		Notify: func(o Outcome) { c.servicesStarted(v, boot+1, o) },
 	}, nil
+}
+
+// document is the app-compose.json of v's next boot.
+func (c *Cloud) document(v *CVM) ([]byte, error) {
+	c.mu.Lock()
+	vm, hash := v.VM, v.ComposeHash
+	if vm != nil {
+		defer c.mu.Unlock()
+		return []byte(vm.ComposeFile), nil
+	}
+	c.mu.Unlock()
+	return c.Compose(v.AppID, hash)
 }
 
 // startFailed is all that a guest says to its host when `docker compose up` fails (app-compose.sh of
@@ -106,6 +145,11 @@ func (c *Cloud) servicesStarted(v *CVM, n int, o Outcome) {
 	case o.Waiting != "":
 		v.BootProgress = "setting up docker; " + o.Waiting
 		c.cfg.Log.Info("services are tried again", "instance", v.Name, "reason", o.Waiting)
+	}
+	if v.BootError != "" {
+		v.noteEvent("boot.error", v.BootError)
+	} else {
+		v.noteEvent("boot.progress", v.BootProgress)
 	}
 	v.UpdatedAt = time.Now().UTC()
 	c.keep()

@@ -31,7 +31,9 @@ type Config struct {
 	// EnvKey gives an app's private key for encrypted environments.
 	EnvKey func(appID string) (*ecdh.PrivateKey, error)
 	// Images names the OS images on offer; nil offers any.
-	Images   []string
+	Images []string
+	// Hosts names the hosts of dstack-vmm, in an order that stays; nil: Phala's platform.
+	Hosts    []string
 	Settings Settings
 	// OnDown is called when a machine is gone; nil does nothing.
 	OnDown func(uuid string)
@@ -52,6 +54,10 @@ type Cloud struct {
 	lastCreate time.Time
 	turns      map[string]int // round robin by app id
 	closing    bool
+	runs       map[string]*vmRun   // the processes of VMs, by vm uuid
+	down       map[string]struct{} // hosts without power
+	// settled is closed and replaced when settings change.
+	settled chan struct{}
 }
 
 // state is the part that survives the daemon.
@@ -70,6 +76,7 @@ func Open(cfg Config) (*Cloud, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	c := &Cloud{
 		cfg: cfg, ctx: ctx, cancel: cancel, settings: cfg.Settings, machines: map[string]Machine{}, turns: map[string]int{},
+		runs: map[string]*vmRun{}, down: map[string]struct{}{}, settled: make(chan struct{}),
 		st: state{Apps: map[string]*App{}, Allots: map[string]uint64{}},
 	}
 	raw, err := os.ReadFile(c.path())
@@ -81,10 +88,16 @@ func Open(cfg Config) (*Cloud, error) {
 			return nil, fmt.Errorf("parse %s: %w", c.path(), err)
 		}
 	}
+	if err := c.checkHosts(); err != nil {
+		return nil, err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, v := range c.st.CVMs {
 		c.resume(v)
+	}
+	if len(cfg.Hosts) > 0 {
+		c.tasks.Go(c.restartExited)
 	}
 	return c, c.save()
 }
@@ -137,6 +150,8 @@ func (c *Cloud) SetSettings(s Settings) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.settings = s
+	close(c.settled)
+	c.settled = make(chan struct{})
 }
 
 // List returns the visible CVMs, of one app when appID is not empty, oldest first.
@@ -249,6 +264,7 @@ func (c *Cloud) visible(v *CVM) bool { return !time.Now().Before(v.VisibleAt) }
 func snapshot(v *CVM) CVM {
 	out := *v
 	out.Tasks = slices.Clone(v.Tasks)
+	out.VM = v.VM.clone()
 	if v.Progress != nil {
 		p := *v.Progress
 		out.Progress = &p

@@ -28,6 +28,8 @@ type BootSpec struct {
 	HostUpdated bool
 	// Machine is the number of the host, from 0, which its quotes name.
 	Machine int
+	// KMSAuth is the webhook that the KMS asks before the guest gets its keys; empty: none.
+	KMSAuth string
 	// Notify is called later with the outcome of starting the services, each time that
 	// it changes.
 	Notify func(Outcome)

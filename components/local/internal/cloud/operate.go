@@ -80,22 +80,29 @@ func (c *Cloud) carryOut(v *CVM, op operation, lag time.Duration) {
 }
 
 // sleep waits d; false when the cloud closes first.
-func (c *Cloud) sleep(d time.Duration) bool {
+func (c *Cloud) sleep(d time.Duration) bool { return sleep(c.ctx, d) }
+
+// sleep waits d; false when ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
-		return c.ctx.Err() == nil
+		return ctx.Err() == nil
 	}
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
 		return true
-	case <-c.ctx.Done():
+	case <-ctx.Done():
 		return false
 	}
 }
 
 // resume puts v into motion after a restart of the daemon; called under the lock.
 func (c *Cloud) resume(v *CVM) {
+	if v.VM != nil {
+		c.resumeVM(v)
+		return
+	}
 	was := v.Progress
 	if was != nil {
 		v.endTask(was.Target) // the record has its effect, and the next step is a task of its own

@@ -174,17 +174,14 @@ func (c *Cloud) create(a *App, shape Shape, hash, encryptedEnv string) (CVM, err
 	if gap := time.Duration(c.settings.CreateConflict); gap > 0 && now.Sub(c.lastCreate) < gap {
 		return CVM{}, refuse(Incompatible, "configuration parameters not compatible")
 	}
-	index := 1
 	for _, v := range c.st.CVMs {
 		if strings.EqualFold(v.Name, shape.Name) {
 			return CVM{}, refuse(NameTaken, "CVM name %q is already in use in this workspace", shape.Name)
 		}
 	}
-	for slices.ContainsFunc(c.st.CVMs, func(v *CVM) bool { return v.Index == index }) {
-		index++
-	}
-	if index > maxIndex {
-		return CVM{}, refuse(NoRoom, "no room for another CVM")
+	index, err := c.freeIndex()
+	if err != nil {
+		return CVM{}, err
 	}
 	c.lastCreate = now
 	c.st.NextNum++
@@ -201,6 +198,18 @@ func (c *Cloud) create(a *App, shape Shape, hash, encryptedEnv string) (CVM, err
 		return CVM{}, err
 	}
 	return snapshot(v), nil
+}
+
+// freeIndex is a place in the fabric for one more CVM.
+func (c *Cloud) freeIndex() (int, error) {
+	index := 1
+	for slices.ContainsFunc(c.st.CVMs, func(v *CVM) bool { return v.Index == index }) {
+		index++
+	}
+	if index > maxIndex {
+		return 0, refuse(NoRoom, "no room for another CVM")
+	}
+	return index, nil
 }
 
 // maxIndex is fabric.MaxIndex, restated because this package knows no network.

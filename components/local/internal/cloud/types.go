@@ -64,6 +64,9 @@ type CVM struct {
 	// own graces.
 	ShutdownTimeout int `json:"shutdown_timeout,omitempty"`
 
+	// VM is the work folder of a CVM that a host of dstack-vmm made; nil on Phala's platform.
+	VM *VM `json:"vm,omitempty"`
+
 	// Tasks are its tasks, oldest first.
 	Tasks []Task `json:"tasks,omitempty"`
 
@@ -165,7 +168,8 @@ type Settings struct {
 	CreateConflict Duration `json:"create_conflict"`
 	// DeleteLag is how long a deleted CVM lingers as "deleting".
 	DeleteLag Duration `json:"delete_lag"`
-	// AutoRestart boots a CVM again this long after an unplanned death; 0 never.
+	// AutoRestart boots a CVM again this long after an unplanned death; 0 never. Hosts of dstack-vmm
+	// look for dead VMs once in this time.
 	AutoRestart Duration `json:"auto_restart"`
 	// CreateTwice makes a second CVM where a create is repeated, as servers did before
 	// March 2026.
@@ -181,6 +185,12 @@ type Settings struct {
 	// HostUpdated says that the one host of this cloud has the firmware that the simulated manufacturer's
 	// `replaced` asks for: each CVM shows it from its next boot on.
 	HostUpdated bool `json:"host_updated"`
+	// KMSAuth is the base URL of the webhook that the KMS asks before it gives keys to a guest;
+	// empty: each guest gets its keys.
+	KMSAuth string `json:"kms_auth"`
+	// VMMVersion is the version of dstack-vmm whose habits the hosts have; empty is
+	// DefaultVMMVersion.
+	VMMVersion string `json:"vmm_version,omitempty"`
 }
 
 // Duration is a time.Duration that is "1.5s" in JSON.

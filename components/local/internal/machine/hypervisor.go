@@ -17,6 +17,7 @@ import (
 	"cadre.dev/local/internal/images"
 	"cadre.dev/local/internal/imagestore"
 	"cadre.dev/local/internal/initctl"
+	"cadre.dev/local/internal/kmsauth"
 )
 
 var _ cloud.Hypervisor = (*Hypervisor)(nil)
@@ -27,7 +28,9 @@ type Config struct {
 	Dir    string
 	Fabric *fabric.Fabric
 	// Sim is the simulated manufacturer; nil boots CVMs without guest agent.
-	Sim    *attestsim.Cloud
+	Sim *attestsim.Cloud
+	// Rating is how the manufacturer rates its machines now; nil: as up to date.
+	Rating func() attestsim.Posture
 	Images images.Map
 	// Store has the container images that Images does not map; nil is none.
 	Store *imagestore.Store
@@ -164,6 +167,9 @@ func (h *Hypervisor) boot(ctx context.Context, spec cloud.BootSpec, m *Machine) 
 		if err != nil {
 			return fmt.Errorf("boot guest agent: %w", err)
 		}
+		if err := h.authorise(ctx, spec, guest); err != nil {
+			return err
+		}
 		m.instanceID = guest.InstanceID()
 		if m.guest, err = serveGuest(ctx, m.run, guest.Handler()); err != nil {
 			return err
@@ -185,6 +191,22 @@ func (h *Hypervisor) boot(ctx context.Context, spec cloud.BootSpec, m *Machine) 
 		return fmt.Errorf("write boot spec: %w", err)
 	}
 	return m.start(ctx, h.cfg.Program, path, filepath.Join(dir, "logs", "cvm-init.log"))
+}
+
+// authorise asks the KMS's webhook whether the guest may have its keys. Without keys the guest neither
+// opens its disk nor starts a service.
+func (h *Hypervisor) authorise(ctx context.Context, spec cloud.BootSpec, guest *attestsim.Guest) error {
+	if spec.KMSAuth == "" {
+		return nil
+	}
+	var rating attestsim.Posture
+	if h.cfg.Rating != nil {
+		rating = h.cfg.Rating()
+	}
+	if err := kmsauth.Ask(ctx, spec.KMSAuth, guest.KeyRequest(rating)); err != nil {
+		return &cloud.Halted{Progress: "requesting app keys", Err: err}
+	}
+	return nil
 }
 
 // markDisk leaves a marker on a fresh disk: which instance formatted it, when.
