@@ -197,7 +197,14 @@ func (c *Cloud) newer() bool {
 	return v != "" && !strings.HasPrefix(v, "0.5.")
 }
 
-// checkDocument refuses an app-compose.json that the server cannot read.
+// CheckDocument refuses an app-compose.json that a host cannot read.
+func (c *Cloud) CheckDocument(text string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.checkDocument(text)
+}
+
+// checkDocument is CheckDocument under the lock.
 func (c *Cloud) checkDocument(text string) error {
 	var doc map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(text), &doc); err != nil {

@@ -38,7 +38,9 @@ type Fault struct {
 	// Match is a regular expression on "METHOD /path".
 	Match string `json:"match"`
 	// CVM, when set, is the name of the CVM that the call must be about.
-	CVM    string `json:"cvm,omitempty"`
+	CVM string `json:"cvm,omitempty"`
+	// Host, when set, is the name of the host of dstack-vmm that the call must come to.
+	Host   string `json:"host,omitempty"`
 	Times  int    `json:"times"`
 	Effect Effect `json:"effect"`
 	Status int    `json:"status,omitempty"`
@@ -141,11 +143,11 @@ func (in *Injector) Clear(id int) {
 }
 
 // take spends one hit of the first armed fault that matches.
-func (in *Injector) take(method, path, cvm string) (Fault, bool) {
+func (in *Injector) take(method, path, cvm, host string) (Fault, bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for _, f := range in.faults {
-		if f.Hits < f.Times && f.re.MatchString(method+" "+path) && (f.CVM == "" || f.CVM == cvm) {
+		if f.Hits < f.Times && f.re.MatchString(method+" "+path) && (f.CVM == "" || f.CVM == cvm) && (f.Host == "" || f.Host == host) {
 			f.Hits++
 			return *f, true
 		}
@@ -190,10 +192,20 @@ func (s *status) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 // Wrap puts faults and log around next. about names the CVM of a request when
 // its path does; handlers add it with About.
 func Wrap(next http.Handler, in *Injector, log *Log, about func(*http.Request) string) http.Handler {
+	return wrap(next, in, log, about, "", "detail")
+}
+
+// WrapHost is Wrap for the endpoint of a host of dstack-vmm.
+func WrapHost(next http.Handler, in *Injector, log *Log, about func(*http.Request) string, host string) http.Handler {
+	return wrap(next, in, log, about, host, "error")
+}
+
+// wrap answers injected errors under the given key.
+func wrap(next http.Handler, in *Injector, log *Log, about func(*http.Request) string, host, key string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		cvm, begun := about(r), time.Now().UTC()
-		f, hit := in.take(r.Method, r.URL.Path, cvm)
-		entry := log.begin(Call{Time: begun, Method: r.Method, Path: r.URL.Path, CVM: cvm, Fault: string(f.Effect)})
+		f, hit := in.take(r.Method, r.URL.Path, cvm, host)
+		entry := log.begin(Call{Time: begun, Method: r.Method, Path: r.URL.Path, CVM: cvm, Host: host, Fault: string(f.Effect)})
 		r = r.WithContext(withEntry(r.Context(), entry))
 		seen := !hit || f.Effect == Delay // the caller sees the API's own answer
 		executed := &status{ResponseWriter: w, note: func(code int) {
@@ -219,29 +231,30 @@ func Wrap(next http.Handler, in *Injector, log *Log, about func(*http.Request) s
 		}
 		if f.Effect == Status || f.Effect == StatusAfter {
 			entry.note(func(c *Call) { c.Status = f.Status })
-			answer(w, f)
+			answer(w, f, key)
 			return
 		}
 		wait(r, f.hold())
 		// No answer at all: the server closes the connection without one.
-		hangUp(w)
+		HangUp(w)
 	})
 }
 
-func answer(w http.ResponseWriter, f Fault) {
+func answer(w http.ResponseWriter, f Fault, key string) {
 	w.Header().Set("Content-Type", "application/json")
 	for k, v := range f.Headers {
 		w.Header().Set(k, v)
 	}
 	body := f.Body
 	if body == "" {
-		body = `{"detail":"injected fault ` + strconv.Itoa(f.ID) + `"}`
+		body = `{"` + key + `":"injected fault ` + strconv.Itoa(f.ID) + `"}`
 	}
 	w.WriteHeader(f.Status)
 	_, _ = w.Write([]byte(body))
 }
 
-func hangUp(w http.ResponseWriter) {
+// HangUp closes the connection of a request without an answer.
+func HangUp(w http.ResponseWriter) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err == nil {
 		_ = conn.Close()

@@ -17,6 +17,8 @@ type Call struct {
 	Path   string    `json:"path"`
 	// CVM is the name of the CVM it was about; empty when it was about none.
 	CVM string `json:"cvm"`
+	// Host is the host of dstack-vmm that it came to; empty on Phala's platform.
+	Host string `json:"host,omitempty"`
 	// Status is the status that the caller saw; 0 is no answer.
 	Status int `json:"status"`
 	// Executed is the API's own status, independent of the caller's; 0: not executed, or not over
@@ -35,9 +37,23 @@ type Log struct {
 	calls []*entry
 }
 
-// reads reports that a call changes nothing: clients poll with a POST where they name many CVMs.
+// reads reports that a call changes nothing: clients poll with a POST where they name many CVMs, and
+// each call of dstack-vmm is a POST.
 func (c Call) reads() bool {
-	return c.Method == http.MethodGet || c.Method == http.MethodHead || strings.HasSuffix(c.Path, "/status/batch")
+	return c.Method == http.MethodGet || c.Method == http.MethodHead || strings.HasSuffix(c.Path, "/status/batch") || vmmReads(c.Path)
+}
+
+// vmmReads reports that a call of dstack-vmm changes nothing.
+func vmmReads(path string) bool {
+	if !strings.HasPrefix(path, "/prpc/") && !strings.HasPrefix(path, "/guest/") {
+		return false
+	}
+	name := path[strings.LastIndexAny(path, "/.")+1:]
+	switch name {
+	case "CreateVm", "UpdateVm", "UpgradeApp", "ResizeVm", "StartVm", "StopVm", "ShutdownVm", "RemoveVm", "ReloadVms", "Shutdown":
+		return false
+	}
+	return true
 }
 
 // begin enters a request when it comes, so that the log holds it before its caller
