@@ -22,6 +22,7 @@ import (
 	"cadre.dev/local/internal/daemon"
 	"cadre.dev/local/internal/fabric"
 	"cadre.dev/local/internal/images"
+	"cadre.dev/local/internal/kmsauth"
 )
 
 const usage = `usage:
@@ -84,13 +85,17 @@ func serve(flags *flag.FlagSet, args []string) error {
 	flags.StringVar(&cfg.APIListen, "api", "", "host address of the API (default: that of the last start, at first a free port of 127.0.0.1)")
 	flags.StringVar(&cfg.GatewayListen, "gateway", "", "host address of the gateway (default: as for the API)")
 	flags.StringVar(&cfg.Domain, "domain", "", "base domain of gateway names (default: that of the last start, at first gw.cadre.test)")
+	platform := flags.String("platform", daemon.Phala, "the API that the cloud speaks: phala, or vmm with an endpoint for each host")
+	hosts := flags.String("hosts", daemon.DefaultHosts, "hosts of platform vmm, as NAME or NAME=HOST:PORT")
+	kmsAuth := flags.String("kms-auth", "", "base URL of the webhook that the KMS asks before a guest gets its keys; none without")
+	version := flags.String("vmm-version", "", "version of dstack-vmm whose habits the hosts have (default: "+cloud.DefaultVMMVersion+")")
 	nat := flags.String("nat", "none", "the NAT of new CVMs: none (they reach the fabric only), full-cone, address-restricted, port-restricted or symmetric")
 	udp := flags.String("udp", "open", "UDP of new CVMs: open or blocked")
 	flags.StringVar(&cfg.Rendezvous, "rendezvous", "", "rendezvous program to run in the fabric; none without")
 	flags.DurationVar(&boot, "boot-delay", 3*time.Second, "time a CVM boots before its services start")
 	flags.DurationVar(&lag, "accept-lag", 0, "time an accepted operation does not show")
 	flags.DurationVar(&hidden, "create-hidden", 300*time.Millisecond, "time a new CVM is not found")
-	flags.DurationVar(&restart, "auto-restart", 0, "boot a CVM again this long after an unplanned death; 0 never")
+	flags.DurationVar(&restart, "auto-restart", 0, "boot a CVM again this long after an unplanned death; 0 never (default on platform vmm: 20s, which is how often a host looks)")
 	flags.DurationVar(&cfg.StopGrace, "stop-grace", 20*time.Second, "time CVMs have to end in order when the daemon stops")
 	debug := flags.Bool("debug", false, "log more")
 	if err := parse(flags, args); err != nil {
@@ -119,6 +124,23 @@ func serve(flags *flag.FlagSet, args []string) error {
 		if d < 0 {
 			return fmt.Errorf("--%s %s is less than nothing", name, d)
 		}
+	}
+	if err := kmsauth.CheckURL(*kmsAuth); err != nil {
+		return fmt.Errorf("--kms-auth: %w", err)
+	}
+	cfg.Platform = *platform
+	switch cfg.Platform {
+	case daemon.Phala:
+	case daemon.VMM:
+		var err error
+		if cfg.Hosts, err = daemon.ParseHosts(*hosts); err != nil {
+			return fmt.Errorf("--hosts: %w", err)
+		}
+		if !given(flags, "auto-restart") {
+			restart = vmmRestart
+		}
+	default:
+		return fmt.Errorf("--platform: %q is not phala or vmm", *platform)
 	}
 	if *imageFile == "" && cfg.Layout == "" {
 		return errors.New("the programs of CVMs are unknown: give --layout, a folder of images, or --images, a map to programs of this machine; see cadre-local help")
@@ -158,10 +180,19 @@ func serve(flags *flag.FlagSet, args []string) error {
 	cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	cfg.Settings = cloud.Settings{
 		BootDelay: cloud.Duration(boot), AcceptLag: cloud.Duration(lag), CreateHidden: cloud.Duration(hidden), AutoRestart: cloud.Duration(restart),
+		KMSAuth: *kmsAuth, VMMVersion: *version,
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	return daemon.Serve(ctx, cfg, nil)
+}
+
+// vmmRestart is how often a real host looks for dead VMs.
+const vmmRestart = 20 * time.Second
+
+func given(flags *flag.FlagSet, name string) (found bool) {
+	flags.Visit(func(f *flag.Flag) { found = found || f.Name == name })
+	return found
 }
 
 // parse takes flags alone: at a word without a flag the rest would be passed over.

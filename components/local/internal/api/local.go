@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"cadre.dev/local/internal/cloud"
 	"cadre.dev/local/internal/fault"
 	"cadre.dev/local/internal/initctl"
+	"cadre.dev/local/internal/kmsauth"
 )
 
 // local serves everything under /_local/, which no real cloud offers.
@@ -56,6 +58,10 @@ func (s *Server) local() http.Handler {
 	} {
 		method, path, _ := strings.Cut(pattern, " ")
 		mux.Handle(method+" /_local"+path, s.wrapLocal(h))
+	}
+	if s.cfg.Hosts != nil {
+		mux.Handle("/_local/hosts", s.cfg.Hosts)
+		mux.Handle("/_local/hosts/", s.cfg.Hosts)
 	}
 	return mux
 }
@@ -142,6 +148,8 @@ func (s *Server) listCalls(r *http.Request) (int, any, error) {
 			_, action, _ = strings.Cut(tail, "/")
 		} else if strings.HasPrefix(rest, "apps/") {
 			action = rest[strings.LastIndexByte(rest, '/')+1:]
+		} else if method, ok := strings.CutPrefix(rest, "/prpc/"); ok {
+			action = strings.TrimPrefix(method, "Vmm.")
 		}
 		if counts[c.CVM] == nil {
 			counts[c.CVM] = map[string]int{}
@@ -165,6 +173,9 @@ func (s *Server) patchSettings(r *http.Request) (int, any, error) {
 	if err := decodeLocal(r, &set); err != nil {
 		return 0, nil, err
 	}
+	if err := kmsauth.CheckURL(set.KMSAuth); err != nil {
+		return 0, nil, fmt.Errorf("kms_auth: %w", err)
+	}
 	s.cfg.Cloud.SetSettings(set)
 	return http.StatusOK, set, nil
 }
@@ -178,6 +189,9 @@ func (s *Server) localView(ctx context.Context, v cloud.CVM) map[string]any {
 		"name": v.Name, "vm_uuid": v.VMUUID, "id": v.ID, "app_id": v.AppID, "instance_id": v.InstanceID, "status": v.Status,
 		"compose_hash": v.ComposeHash, "os_image": v.OSImage, "boots": v.Boots, "boot_error": cmp.Or(v.BootDetail, v.BootError), "boot_progress": v.BootProgress,
 		"progress": v.Progress, "logs": s.cfg.LogDir(v.VMUUID), "address": nil, "services": []any{},
+	}
+	if host, state := s.cfg.Cloud.HostView(v); host != "" {
+		view["host"], view["status"] = host, state
 	}
 	if m, ok := s.cfg.Cloud.Machine(v.VMUUID); ok {
 		view["address"] = m.Addr().String()

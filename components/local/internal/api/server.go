@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"crypto/ecdh"
 	"crypto/subtle"
 	"encoding/json"
@@ -50,6 +51,12 @@ type Config struct {
 	// PCCS serves the simulated manufacturer's collateral to every client, like a caching service;
 	// nil serves none.
 	PCCS *attestsim.PCCS
+	// Hosts serves /_local/hosts of a cloud whose front is that of dstack-vmm's hosts; nil: the front
+	// is Phala's API.
+	Hosts http.Handler
+	// Faults and Calls are shared with the fronts of hosts; nil: its own.
+	Faults *fault.Injector
+	Calls  *fault.Log
 	// LogDir gives the directory of a CVM's service logs.
 	LogDir func(uuid string) string
 	Log    *slog.Logger
@@ -64,12 +71,36 @@ type Server struct {
 
 // New makes a Server.
 func New(cfg Config) *Server {
-	return &Server{cfg: cfg, faults: &fault.Injector{}, calls: &fault.Log{}}
+	return &Server{cfg: cfg, faults: cmp.Or(cfg.Faults, &fault.Injector{}), calls: cmp.Or(cfg.Calls, &fault.Log{})}
 }
 
-// Public is the API that operators and CVMs reach.
+// Public is the API that operators and CVMs reach. Of a cloud of hosts it is the manufacturer's
+// collateral alone.
 func (s *Server) Public() http.Handler {
 	mux := http.NewServeMux()
+	absent := "Not Found"
+	if s.cfg.Hosts == nil {
+		s.phala(mux)
+	} else {
+		absent = "this cloud speaks the RPC of dstack-vmm: api_url of cloud.json names the endpoint of each host"
+	}
+	// Clients show the text of an error, so an unserved path answers in JSON.
+	mux.Handle("/", s.wrap(func(*http.Request) (int, any, error) {
+		return http.StatusNotFound, map[string]any{"detail": absent}, nil
+	}))
+	api := s.front(fault.Wrap(mux, s.faults, s.calls, s.about))
+	if s.cfg.PCCS == nil {
+		return api
+	}
+	all := http.NewServeMux()
+	all.Handle("/", api)
+	all.Handle("/sgx/certification/", s.cfg.PCCS)
+	all.Handle("/tdx/certification/", s.cfg.PCCS)
+	return all
+}
+
+// phala adds the calls of Phala Cloud.
+func (s *Server) phala(mux *http.ServeMux) {
 	const v1 = "/api/v1"
 	for pattern, h := range map[string]handler{
 		"GET /auth/me":                              s.me,
@@ -131,19 +162,6 @@ func (s *Server) Public() http.Handler {
 		method, path, _ := strings.Cut(pattern, " ")
 		mux.Handle(method+" "+v1+path, s.wrap(h))
 	}
-	// Clients show the text of an error, so an unserved path answers in JSON.
-	mux.Handle("/", s.wrap(func(*http.Request) (int, any, error) {
-		return http.StatusNotFound, map[string]any{"detail": "Not Found"}, nil
-	}))
-	api := s.front(fault.Wrap(mux, s.faults, s.calls, s.about))
-	if s.cfg.PCCS == nil {
-		return api
-	}
-	all := http.NewServeMux()
-	all.Handle("/", api)
-	all.Handle("/sgx/certification/", s.cfg.PCCS)
-	all.Handle("/tdx/certification/", s.cfg.PCCS)
-	return all
 }
 
 // Host is Public plus /_local/, for the host only.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -18,7 +19,8 @@ const anyPort = "127.0.0.1:0"
 
 // hostAddress is one address that the cloud listens on at its host.
 type hostAddress struct {
-	// name and flag are for messages.
+	// name and flag are for messages. A flag of two words is one with a list, and the address is that
+	// of the second word in it.
 	name, flag string
 	// want is host:port. Port 0 is the port of the last start, or for the first one
 	// any that is free. had is the address of the last start; empty for the first.
@@ -55,10 +57,18 @@ func (a hostAddress) listen(ctx context.Context) (net.Listener, error) {
 		return nil, fmt.Errorf("take %s again, the %s address of the last start: %w", address, a.name, err)
 	case a.hasCVMs:
 		return nil, fmt.Errorf("port %s, which this cloud's contexts name for the %s, is taken by another program on %s: "+
-			"end that program (`ss -ltnp 'sport = :%s'` names it), or start with --%s %s, a port that is free, and set it in the contexts (`cadre local up --%s ...` does both)",
-			kept, a.name, host, kept, a.flag, net.JoinHostPort(host, "PORT"), a.flag)
+			"end that program (`ss -ltnp 'sport = :%s'` names it), or start with --%s, a port that is free, and set it in the contexts (`cadre local up --%s ...` does both)",
+			kept, a.name, host, kept, a.option(net.JoinHostPort(host, "PORT")), strings.Fields(a.flag)[0])
 	}
 	return listenFree(ctx, host)
+}
+
+// option is the flag with an address.
+func (a hostAddress) option(address string) string {
+	if flag, item, ok := strings.Cut(a.flag, " "); ok {
+		return flag + " " + item + "=" + address
+	}
+	return a.flag + " " + address
 }
 
 // listenSoon tries for a moment: a killed daemon's lock can be free before its sockets are.

@@ -12,12 +12,17 @@ import (
 // CloudFile is DIR/cloud.json: everything a client of this cloud needs. It
 // exists while the daemon is ready.
 type CloudFile struct {
-	// APIURL is the API's base, "/api/v1" included, for the host; APIURLInCVM the
-	// same for programs in CVMs. LocalURL is the base of the /_local endpoints.
+	// Platform is the API that the cloud speaks: phala or vmm.
+	Platform string `json:"platform"`
+	// APIURL is the text by which a driver reaches the API, from the host; APIURLInCVM the same for
+	// programs in CVMs. On phala it is the API's base, "/api/v1" included; on vmm the list of Hosts,
+	// "vmm:NAME=URL,NAME=URL". LocalURL is the base of the /_local endpoints.
 	APIURL      string `json:"api_url"`
 	APIURLInCVM string `json:"api_url_in_cvm"`
 	LocalURL    string `json:"local_url"`
 	APIKey      string `json:"api_key"`
+	// Hosts are the endpoints of platform vmm, which take APIKey as their bearer token.
+	Hosts []HostFile `json:"hosts,omitempty"`
 	// GatewayDomain is the base domain of gateway names. Clients dial GatewayAddress on the host,
 	// or GatewayAddressInCVM in CVMs, instead of resolving them.
 	GatewayDomain       string `json:"gateway_domain"`

@@ -22,12 +22,14 @@ import (
 	"cadre.dev/local/internal/api"
 	"cadre.dev/local/internal/cloud"
 	"cadre.dev/local/internal/fabric"
+	"cadre.dev/local/internal/fault"
 	"cadre.dev/local/internal/gateway"
 	"cadre.dev/local/internal/images"
 	"cadre.dev/local/internal/imagestore"
 	"cadre.dev/local/internal/machine"
 	"cadre.dev/local/internal/registry"
 	"cadre.dev/local/internal/rendezvous"
+	"cadre.dev/local/internal/vmmapi"
 )
 
 // Config is one daemon.
@@ -47,6 +49,10 @@ type Config struct {
 	APIListen      string
 	GatewayListen  string
 	RegistryListen string
+	// Platform is the API that the cloud speaks; empty is Phala. Hosts are those of VMM, in an order
+	// that stays.
+	Platform string
+	Hosts    []Host
 	// Domain is the base domain of gateway names; empty is that of the last start.
 	Domain string
 	// Flags are for LastFlags at the next start.
@@ -119,8 +125,9 @@ func Serve(ctx context.Context, cfg Config, ready func(CloudFile)) (err error) {
 	if store != nil {
 		defer store.Close()
 	}
+	pccs := sim.NewPCCS(time.Now)
 	hv, err := machine.New(machine.Config{
-		Dir: dir.path, Fabric: fab, Sim: sim, Images: cfg.Images, Store: store, Become: cfg.Become, Program: cfg.Program, Log: cfg.Log,
+		Dir: dir.path, Fabric: fab, Sim: sim, Rating: pccs.Posture, Images: cfg.Images, Store: store, Become: cfg.Become, Program: cfg.Program, Log: cfg.Log,
 	})
 	if err != nil {
 		return err
@@ -128,6 +135,9 @@ func Serve(ctx context.Context, cfg Config, ready func(CloudFile)) (err error) {
 	now := started{
 		API: listeners.apiHost.Addr().String(), Gateway: listeners.gatewayHost.Addr().String(), Registry: last.Registry,
 		Domain: cfg.Domain, Flags: cfg.Flags,
+	}
+	for _, l := range listeners.hosts {
+		now.Hosts = append(now.Hosts, startedHost{l.name, l.host.Addr().String()})
 	}
 	if images != nil {
 		now.Registry = listeners.registry.Addr().String()
@@ -137,6 +147,9 @@ func Serve(ctx context.Context, cfg Config, ready func(CloudFile)) (err error) {
 		return err
 	}
 	file.APIURL = "http://" + now.API + "/api/v1"
+	if cfg.Platform == VMM {
+		file.describeHosts(listeners.hosts)
+	}
 	file.LocalURL = "http://" + now.API + "/_local"
 	file.PCCSURL = "http://" + now.API
 	file.GatewayAddress = now.Gateway
@@ -153,7 +166,8 @@ func Serve(ctx context.Context, cfg Config, ready func(CloudFile)) (err error) {
 	})
 	osImages := slices.Sorted(maps.Keys(file.Images))
 	cl, err = cloud.Open(cloud.Config{
-		Dir: dir.path, Hypervisor: hv, EnvKey: sim.EnvKey, Images: osImages, Settings: cfg.Settings, OnDown: gw.Drop, Log: cfg.Log,
+		Dir: dir.path, Hypervisor: hv, EnvKey: sim.EnvKey, Images: osImages, Hosts: hostNames(cfg.Hosts), Settings: cfg.Settings,
+		OnDown: gw.Drop, Log: cfg.Log,
 	})
 	if err != nil {
 		return err
@@ -164,8 +178,17 @@ func Serve(ctx context.Context, cfg Config, ready func(CloudFile)) (err error) {
 		SlowRegistry: hv.SetSlow, Registry: func() any { return hv.Road() },
 		Gateway:  func() any { return gw.Counters() },
 		LogDir:   func(uuid string) string { return filepath.Join(dir.path, "cvms", uuid, "logs") },
-		PCCS:     sim.NewPCCS(time.Now),
+		PCCS:     pccs,
 		Networks: fab, Log: cfg.Log,
+	}
+	apiConfig.Faults, apiConfig.Calls = &fault.Injector{}, &fault.Log{}
+	var vmm *vmmapi.Server
+	if cfg.Platform == VMM {
+		vmm = vmmapi.New(vmmapi.Config{
+			Cloud: cl, Hosts: hostNames(cfg.Hosts), Token: file.APIKey, Domain: cfg.Domain, Images: osImages, EnvKey: sim.EnvKey, SignEnvKey: sim.SignEnvKey,
+			Faults: apiConfig.Faults, Calls: apiConfig.Calls, LogDir: apiConfig.LogDir, Log: cfg.Log,
+		})
+		apiConfig.Hosts = vmm.Local()
 	}
 	var meeting *rendezvous.Server
 	if cfg.Rendezvous != "" {
@@ -187,7 +210,7 @@ func Serve(ctx context.Context, cfg Config, ready func(CloudFile)) (err error) {
 	// The gateway outlives the CVMs' stop: their last words go through it.
 	serving, endServing := context.WithCancel(context.WithoutCancel(ctx))
 	var tasks sync.WaitGroup
-	failed := make(chan error, 5)
+	failed := make(chan error, 5+2*len(listeners.hosts))
 	run := func(name string, f func() error) {
 		tasks.Go(func() {
 			if err := f(); err != nil {
@@ -203,6 +226,11 @@ func Serve(ctx context.Context, cfg Config, ready func(CloudFile)) (err error) {
 	run("api in the fabric", func() error { return serveHTTP(serving, listeners.apiFabric, srv.Public()) })
 	if images != nil {
 		run("images", func() error { return serveHTTP(serving, listeners.registry, images) })
+	}
+	for _, l := range listeners.hosts {
+		h := vmm.Host(l.name)
+		run("endpoint of "+l.name, func() error { return serveHTTP(serving, l.host, h) })
+		run("endpoint of "+l.name+" in the fabric", func() error { return serveHTTP(serving, l.fabric, h) })
 	}
 	run("api on the host", func() error { return serveHTTP(serving, listeners.apiHost, srv.Host()) })
 	defer func() {
@@ -245,7 +273,7 @@ func describe(dir *stateDir, sim *attestsim.Cloud, cfg Config) (CloudFile, error
 		PCCSURLInCVM:  "http://" + fabric.Address.String(),
 		GatewayDomain: cfg.Domain, GatewayAddressInCVM: inCVM.String(), GatewayCAFile: gateway.CAFile(filepath.Join(dir.path, "gateway")),
 		RootPEMFile: root, RootPEM: string(sim.RootPEM()), KeyProvider: KeyProvider{Name: "kms", ID: sim.KeyProviderID()},
-		Images: sim.Images(), StateDir: dir.path, PID: os.Getpid(),
+		Platform: cmp.Or(cfg.Platform, Phala), Images: sim.Images(), StateDir: dir.path, PID: os.Getpid(),
 	}, nil
 }
 
@@ -253,12 +281,20 @@ type listenerSet struct {
 	apiHost, apiFabric, gatewayHost, gatewayFabric net.Listener
 	// registry is nil where no images are served.
 	registry net.Listener
+	hosts    []hostListeners
 }
 
 func (l *listenerSet) close() {
 	for _, x := range []net.Listener{l.apiHost, l.apiFabric, l.gatewayHost, l.gatewayFabric, l.registry} {
 		if x != nil {
 			_ = x.Close()
+		}
+	}
+	for _, h := range l.hosts {
+		for _, x := range []net.Listener{h.host, h.fabric} {
+			if x != nil {
+				_ = x.Close()
+			}
 		}
 	}
 }
@@ -285,7 +321,7 @@ func domain(want, had string, hasCVMs bool) (string, error) {
 
 func listen(ctx context.Context, fab *fabric.Fabric, cfg Config, last started, hasCVMs bool) (*listenerSet, error) {
 	l := &listenerSet{}
-	var errs [5]error
+	var errs [6]error
 	apiHost := hostAddress{name: "API", flag: "api", want: cmp.Or(cfg.APIListen, anyPort), had: last.API, hasCVMs: hasCVMs}
 	gatewayHost := hostAddress{name: "gateway", flag: "gateway", want: cmp.Or(cfg.GatewayListen, anyPort), had: last.Gateway, hasCVMs: hasCVMs}
 	l.apiHost, errs[0] = apiHost.listen(ctx)
@@ -296,6 +332,7 @@ func listen(ctx context.Context, fab *fabric.Fabric, cfg Config, last started, h
 		images := hostAddress{name: "registry", flag: "registry", want: cmp.Or(cfg.RegistryListen, anyPort), had: last.Registry, hasCVMs: hasCVMs}
 		l.registry, errs[4] = images.listen(ctx)
 	}
+	l.hosts, errs[5] = listenHosts(ctx, fab, cfg, last, hasCVMs)
 	if err := errors.Join(errs[:]...); err != nil {
 		l.close()
 		return nil, fmt.Errorf("open listeners: %w", err)

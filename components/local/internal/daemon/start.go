@@ -19,6 +19,7 @@ type started struct {
 	API      string            `json:"api"`
 	Gateway  string            `json:"gateway"`
 	Registry string            `json:"registry,omitempty"`
+	Hosts    []startedHost     `json:"hosts,omitempty"`
 	Domain   string            `json:"domain"`
 	Flags    map[string]string `json:"flags,omitempty"`
 }
