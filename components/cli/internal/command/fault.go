@@ -16,7 +16,7 @@ func (a *App) localFault(dir *string) *cobra.Command {
 once: kill ends it as a host crash would, isolate cuts its network, pause stops its
 processes.`,
 	}
-	c.AddCommand(a.faultAPI(dir), a.faultList(dir), a.faultClear(dir))
+	c.AddCommand(a.faultAPI(dir), a.faultList(dir), a.faultClear(dir), a.faultHost(dir))
 	for _, f := range []struct{ use, action, short, done, back string }{
 		{"kill", "kill", "End a CVM at once, as a host crash would", "killed", ""},
 		{"isolate", "isolate", "Cut a CVM off the network", "cut off", "rejoin"},
@@ -88,6 +88,7 @@ func (a *App) faultAPI(dir *string) *cobra.Command {
 	}
 	c.Flags().StringVar(&f.Match, "match", "", "regular expression on \"METHOD /path\" (required)")
 	c.Flags().StringVar(&f.CVM, "cvm", "", "only calls about this CVM")
+	c.Flags().StringVar(&f.Host, "host", "", "only calls to this host of platform vmm")
 	c.Flags().StringVar(&f.Effect, "effect", "", "timeout_before, timeout_after, reset_before, reset_after, status, status_after or delay (required)")
 	c.Flags().IntVar(&f.Times, "times", 1, "how many calls it hits")
 	c.Flags().IntVar(&f.Status, "status", 0, "HTTP status, for status and status_after")

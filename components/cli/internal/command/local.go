@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -11,7 +12,8 @@ import (
 	"cadre.dev/cli/internal/localcloud"
 	"cadre.dev/cli/internal/render"
 	"cadre.dev/client"
-	"cadre.dev/platform/phala"
+	"cadre.dev/platform"
+	"cadre.dev/platform/drivers"
 )
 
 func (a *App) localCommand() *cobra.Command {
@@ -48,16 +50,35 @@ func (a *App) localStatus(dir *string) *cobra.Command {
 	}
 }
 
+// localPlatform opens the cloud's platform for one CVM, which is named by its name or vm uuid.
+func (a *App) localPlatform(ctx context.Context, dir, doing, name string) (p platform.Platform, vmUUID string, err error) {
+	info, err := localcloud.ReadInfo(dir)
+	if err != nil {
+		return nil, "", err
+	}
+	list, err := localcloud.NewAPI(info).CVMs(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	list = slices.DeleteFunc(list, func(c localcloud.CVM) bool { return c.Name != name && c.VMUUID != name })
+	hint := "see `cadre local status" + localcloud.At(dir) + "`"
+	switch len(list) {
+	case 0:
+		return nil, "", &client.Error{Kind: client.NotFound, Doing: doing + " " + name, Message: "no CVM has that name", Hint: hint}
+	case 1:
+	default:
+		return nil, "", &client.Error{Kind: client.Invalid, Doing: doing + " " + name, Message: fmt.Sprintf("%d CVMs have that name: give the vm uuid of one of them", len(list)), Hint: hint + " -o json"}
+	}
+	p, err = drivers.Open(drivers.Options{API: info.APIURL, Key: info.APIKey})
+	return p, list[0].VMUUID, err
+}
+
 // localPower starts or stops a CVM as the platform's API does.
 func (a *App) localPower(dir *string, verb string) *cobra.Command {
 	return &cobra.Command{
 		Use: verb + " CVM", Short: strings.ToUpper(verb[:1]) + verb[1:] + " a CVM on its disk, as the platform's API does", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeCVM(dir),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			info, err := localcloud.ReadInfo(*dir)
-			if err != nil {
-				return err
-			}
-			api, err := phala.New(phala.Config{BaseURL: info.APIURL, APIKey: info.APIKey})
+			api, id, err := a.localPlatform(cmd.Context(), *dir, verb, args[0])
 			if err != nil {
 				return err
 			}
@@ -65,7 +86,7 @@ func (a *App) localPower(dir *string, verb string) *cobra.Command {
 			if verb == "stop" {
 				call = api.Stop
 			}
-			if _, err := call(cmd.Context(), args[0]); err != nil {
+			if _, err := call(cmd.Context(), id); err != nil {
 				return err
 			}
 			a.say(fmt.Sprintf("%s of %s is accepted; see `cadre local status%s`", verb, args[0], localcloud.At(*dir)))
@@ -79,23 +100,11 @@ func (a *App) localDelete(dir *string) *cobra.Command {
 	return &cobra.Command{
 		Use: "delete CVM", Short: "Delete a CVM with its disk, as the platform's API does, past Cadre", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeCVM(dir),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			info, err := localcloud.ReadInfo(*dir)
+			api, id, err := a.localPlatform(cmd.Context(), *dir, "delete", args[0])
 			if err != nil {
 				return err
 			}
-			list, err := localcloud.NewAPI(info).CVMs(cmd.Context())
-			if err != nil {
-				return err
-			}
-			n := slices.IndexFunc(list, func(c localcloud.CVM) bool { return c.Name == args[0] })
-			if n < 0 {
-				return &client.Error{Kind: client.NotFound, Doing: "delete " + args[0], Message: "no CVM has that name", Hint: "see `cadre local status" + localcloud.At(*dir) + "`"}
-			}
-			api, err := phala.New(phala.Config{BaseURL: info.APIURL, APIKey: info.APIKey})
-			if err != nil {
-				return err
-			}
-			if err := api.Delete(cmd.Context(), list[n].VMUUID); err != nil {
+			if err := api.Delete(cmd.Context(), id); err != nil {
 				return err
 			}
 			a.say(args[0] + " is deleted, and its disk")

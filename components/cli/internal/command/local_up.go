@@ -17,7 +17,7 @@ import (
 )
 
 // daemonFlags are the flags of `cadre local up` that are passed to the daemon.
-var daemonFlags = []string{"images", "layout", "image-store", "boot-delay", "nat", "udp", "rendezvous", "api", "gateway", "registry"}
+var daemonFlags = []string{"images", "layout", "image-store", "boot-delay", "nat", "udp", "rendezvous", "api", "gateway", "registry", "platform", "hosts", "kms-auth"}
 
 func (a *App) localUp(dir *string) *cobra.Command {
 	o := localcloud.StartOptions{}
@@ -73,11 +73,14 @@ cluster the commands that make it are printed, filled in.`,
 				return err
 			}
 			return a.show(map[string]any{
-				"started": result.began, "cloud": localcloud.CloudFile(o.Dir), "api_url": result.info.APIURL, "registry": result.info.Registry,
+				"started": result.began, "cloud": localcloud.CloudFile(o.Dir), "platform": result.info.Platform, "api_url": result.info.APIURL, "registry": result.info.Registry,
 				"images": result.images, "pinned": pinned, "gateway_ca_file": result.info.GatewayCAFile, "contexts_changed": result.moved,
 			}, func(render.Style) string { return result.text() })
 		},
 	}
+	c.Flags().String("platform", "phala", "the platform's API that the cloud speaks: phala, or vmm for hosts with dstack-vmm")
+	c.Flags().String("hosts", "host-a,host-b", "the hosts of platform vmm, as NAME or NAME=HOST:PORT")
+	c.Flags().String("kms-auth", "", "base URL of the webhook that the KMS asks before it gives keys to a CVM")
 	c.Flags().String("images", "", "file that maps image references to programs of this machine, which need no image")
 	c.Flags().String("layout", "", "OCI layout folder whose images the cloud serves and CVMs boot")
 	c.Flags().String("image-store", "", "folder where images are unpacked; several clouds may share it (default: in the state folder)")

@@ -21,25 +21,30 @@ type API struct {
 
 // NewAPI makes an API for a running daemon.
 func NewAPI(info Info) *API {
-	base := info.APIURL
-	if u, err := url.Parse(info.APIURL); err == nil {
-		base = u.Scheme + "://" + u.Host
+	base := info.LocalURL
+	if base == "" {
+		base = info.APIURL
+		if u, err := url.Parse(info.APIURL); err == nil {
+			base = u.Scheme + "://" + u.Host + "/_local"
+		}
 	}
-	return &API{base: base + "/_local", key: info.APIKey, at: info.at, http: &http.Client{Timeout: 2 * time.Minute}}
+	return &API{base: base, key: info.APIKey, at: info.at, http: &http.Client{Timeout: 2 * time.Minute}}
 }
 
 // CVM is one CVM as its host sees it.
 type CVM struct {
-	Name       string    `json:"name"`
-	VMUUID     string    `json:"vm_uuid"`
-	AppID      string    `json:"app_id"`
-	InstanceID string    `json:"instance_id"`
-	Status     string    `json:"status"`
-	Boots      int       `json:"boots"`
-	BootError  string    `json:"boot_error"`
-	Address    string    `json:"address"`
-	Logs       string    `json:"logs"`
-	Services   []Service `json:"services"`
+	Name       string `json:"name"`
+	VMUUID     string `json:"vm_uuid"`
+	AppID      string `json:"app_id"`
+	InstanceID string `json:"instance_id"`
+	Status     string `json:"status"`
+	// Host is the host of dstack-vmm; empty on Phala's platform.
+	Host      string    `json:"host,omitempty"`
+	Boots     int       `json:"boots"`
+	BootError string    `json:"boot_error"`
+	Address   string    `json:"address"`
+	Logs      string    `json:"logs"`
+	Services  []Service `json:"services"`
 }
 
 // Service is one service of a CVM's compose file.
@@ -56,6 +61,7 @@ type Fault struct {
 	ID      int               `json:"id,omitempty"`
 	Match   string            `json:"match"`
 	CVM     string            `json:"cvm,omitempty"`
+	Host    string            `json:"host,omitempty"`
 	Times   int               `json:"times,omitempty"`
 	Effect  string            `json:"effect"`
 	Status  int               `json:"status,omitempty"`
@@ -214,4 +220,16 @@ func detail(text []byte, status string) string {
 		return string(w.Detail)
 	}
 	return strings.TrimSpace(status)
+}
+
+// ActOnHost does one of kill, return, restart-vmm, hang, refuse, up to a host of platform vmm; hang and
+// refuse end after a time that is not 0.
+func (a *API) ActOnHost(ctx context.Context, host, verb string, after time.Duration) error {
+	path := "/hosts/" + url.PathEscape(host)
+	switch verb {
+	case "hang", "refuse", "up":
+		return a.do(ctx, http.MethodPut, path, map[string]any{"endpoint": verb, "for": after.String()}, nil)
+	default:
+		return a.do(ctx, http.MethodPost, path+"/"+url.PathEscape(verb), nil, nil)
+	}
 }

@@ -12,7 +12,12 @@ import (
 
 // Info is the part of DIR/cloud.json that this program reads.
 type Info struct {
-	APIURL         string `json:"api_url"`
+	// Platform is the API that the cloud speaks, phala or vmm; empty in the file of an older daemon.
+	Platform string `json:"platform"`
+	// APIURL is the text by which a driver reaches that API.
+	APIURL string `json:"api_url"`
+	// LocalURL is the base of the endpoints that no real platform has.
+	LocalURL       string `json:"local_url"`
 	APIKey         string `json:"api_key"`
 	GatewayDomain  string `json:"gateway_domain"`
 	GatewayAddress string `json:"gateway_address"`

@@ -2,6 +2,7 @@ package render
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"cadre.dev/cli/internal/localcloud"
@@ -14,6 +15,7 @@ func LocalCVMs(s Style, list []localcloud.CVM) string {
 		return "the local cloud runs and has no CVM\n"
 	}
 	rows := [][]Cell{}
+	hosts := slices.ContainsFunc(list, func(c localcloud.CVM) bool { return c.Host != "" })
 	for _, c := range list {
 		tone := Good
 		if c.Status != "running" {
@@ -34,9 +36,17 @@ func LocalCVMs(s Style, list []localcloud.CVM) string {
 			tone = Bad
 			services = append(services, c.BootError)
 		}
-		rows = append(rows, []Cell{T(c.Name, Bold), T(c.Status, tone), C(c.Address), C(fmt.Sprint(c.Boots)), C(format.Short(c.InstanceID)), C(strings.Join(services, "; "))})
+		row := []Cell{T(c.Name, Bold), T(c.Status, tone), C(c.Address), C(fmt.Sprint(c.Boots)), C(format.Short(c.InstanceID)), C(strings.Join(services, "; "))}
+		if hosts {
+			row = slices.Insert(row, 1, C(c.Host))
+		}
+		rows = append(rows, row)
 	}
-	return s.Table([]string{"CVM", "STATUS", "ADDRESS", "BOOTS", "INSTANCE", "SERVICES"}, rows)
+	columns := []string{"CVM", "STATUS", "ADDRESS", "BOOTS", "INSTANCE", "SERVICES"}
+	if hosts {
+		columns = slices.Insert(columns, 1, "HOST")
+	}
+	return s.Table(columns, rows)
 }
 
 // LocalFaults lists armed faults.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"path/filepath"
 	"strings"
 	"time"
@@ -177,11 +176,7 @@ func (r *Rig) hostBody(ctx context.Context, method, path string, body []byte, in
 	if err != nil {
 		return err
 	}
-	base, err := url.Parse(cloud.APIURL)
-	if err != nil {
-		return fmt.Errorf("read api_url: %w", err)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, base.Scheme+"://"+base.Host+"/_local"+path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, cloud.LocalURL+path, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,9 @@ func (n Net) flags(bin string) []string {
 
 // Cloud is the part of the local cloud's cloud.json that the rig needs.
 type Cloud struct {
-	APIURL         string `json:"api_url"`
+	APIURL string `json:"api_url"`
+	// LocalURL is the base of the endpoints that no real platform has.
+	LocalURL       string `json:"local_url"`
 	APIKey         string `json:"api_key"`
 	GatewayAddress string `json:"gateway_address"`
 	// PID is the daemon's process.
