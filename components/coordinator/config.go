@@ -165,7 +165,8 @@ func (d *Deps) complete() error {
 	if d.Now == nil {
 		d.Now = time.Now
 	}
-	d.Timing.Settle = cmp.Or(d.Timing.Settle, d.Platform.Habits().Settle)
+	habits := d.Platform.Habits()
+	d.Timing.Settle, d.Timing.StopFirst = cmp.Or(d.Timing.Settle, habits.Settle), habits.StopFirst
 	if d.Failpoint == nil {
 		d.Failpoint = func(string) {}
 	}

@@ -100,7 +100,8 @@ func New(cfg Config) *Coordinator {
 	}
 	cfg.Figures.Groups(c.latest)
 	counts := counter{cfg.Figures, cfg.Passed}
-	timing := rollout.Timing{Settle: cfg.Platform.Habits().Settle}
+	habits := cfg.Platform.Habits()
+	timing := rollout.Timing{Settle: habits.Settle, StopFirst: habits.StopFirst}
 	operator := operate.New(operate.Config{
 		Cluster: cfg.Cluster, Timing: timing, Watermark: turns, Validator: judge, Measure: measure.New(cfg.Cluster, appcompose.Rules{}), Store: cfg.Store,
 		Platform: cfg.Platform, Listing: listing, Wake: c.wake, Look: observer.Observe,

@@ -10,6 +10,10 @@ import (
 // an operator at the screen see the next attempt.
 const MaxWait = 2 * time.Minute
 
+// StopWithin is how long a guest has to shut down before it is stopped without being asked. A guest's own shutdown
+// ends its containers, which takes 10 s for each without another stop_grace_period.
+const StopWithin = 2 * time.Minute
+
 // fromActing decides the outcome of the platform call. The record alone never proves that the call reached the
 // platform; an answer or a read-back does (R65, R66).
 func (op Operation) fromActing(f Facts, now time.Time) (Operation, []Effect) {
@@ -87,7 +91,11 @@ func (op Operation) refused(c CallResult, f Facts, now time.Time) (Operation, []
 	if op.isOut(f) {
 		return op.because("the platform refused, and is asked again, since " + op.Slot + " is out of its set already: " + c.Message), nil
 	}
-	return op.giveBack(Failed, CauseRefused, "the platform refused: "+c.Message, now)
+	reason := "the platform refused: " + c.Message
+	if op.stoppedInVain() {
+		return op.undo(CauseRefused, reason, f, now), nil
+	}
+	return op.giveBack(Failed, CauseRefused, reason, now)
 }
 
 // retryBusy repeats the call after a growing wait: a busy answer or a refusal proves that the call had no effect.
@@ -102,6 +110,9 @@ func (op Operation) retryBusy(f Facts, now time.Time) (Operation, []Effect) {
 // reissue repeats a call that certainly had no effect, if the call is still wanted and still safe. Otherwise the Slot
 // returns to service (R70).
 func (op Operation) reissue(f Facts, now time.Time) (Operation, []Effect) {
+	if op.Undoes() {
+		return op.startAgain(f, now)
+	}
 	if op.upMeanwhile(f) {
 		return op.join(f, "admitted", now)
 	}
@@ -128,7 +139,7 @@ func (op Operation) reissue(f Facts, now time.Time) (Operation, []Effect) {
 			return op.because("the platform does not list the CVM; a second listing tells whether it is gone"), nil
 		}
 	}
-	if op.Actor == ActorHealing && op.Kind == Restart && now.Sub(op.Entered[Acting]) >= f.Limits.Unknown {
+	if op.Actor == ActorHealing && op.Kind == Restart && !op.touched() && now.Sub(op.Entered[Acting]) >= f.Limits.Unknown {
 		// The step counts as an attempt, and other down members no longer wait for it.
 		why := op.Reason
 		if op.Call.Undecided() {
@@ -167,6 +178,12 @@ func (op Operation) accepted(f Facts, now time.Time) Operation {
 	if more := op.rest(f); len(more) > 0 {
 		return op.because(fmt.Sprintf("%s is accepted; waits until the platform shows it, then %s", op.Call.Part, more[0]))
 	}
+	return op.changed(f, now)
+}
+
+// changed: no call is left to make, and the step waits for the new Boot.
+func (op Operation) changed(f Facts, now time.Time) Operation {
+	op.Call.Outcome, op.Times.HealthyBy = OutcomeDone, now.Add(f.Limits.Healthy)
 	op = op.apply()
 	switch op.Kind {
 	case Create, Replace:
@@ -189,6 +206,10 @@ func (op Operation) rest(f Facts) []Part {
 	if op.Kind == Replace && op.Call.Part == PartDelete {
 		return []Part{PartCreate}
 	}
+	if op.Call.Part == PartStop && f.Platform != nil {
+		stopped := *f.Platform
+		stopped.Stopped, f.Platform = true, &stopped
+	}
 	return op.apply().parts(f)
 }
 
@@ -201,6 +222,8 @@ func (op Operation) nextPart(f Facts, now time.Time) (Operation, []Effect) {
 	}
 	switch {
 	case there:
+	case op.Call.Part == PartStop && now.Sub(op.Call.IssuedAt) >= StopWithin:
+		return op.reissue(f, now) // the guest does not shut down
 	case op.Call.overdue(f.Limits, now):
 		return op.because(fmt.Sprintf("platform_result_unknown: the platform accepted %s and does not show it; look at the CVM, then record the effect: cadre operation mark-succeeded|mark-failed %s", op.Call.Part, op.ID)), nil
 	default:

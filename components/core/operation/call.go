@@ -26,6 +26,8 @@ type Call struct {
 	UpdatedBefore time.Time `json:"updated_before,omitzero"`
 	// BootErrorBefore is a boot error from before the call: it proves nothing about the new boot.
 	BootErrorBefore string `json:"boot_error_before,omitempty"`
+	// Force, of PartStop: the guest is not asked.
+	Force bool `json:"force,omitempty"`
 	// Node is the place chosen for the CVM of a create; empty: the platform chooses.
 	Node string `json:"node,omitempty"`
 	// OwnEnv names the Slot's own env values that the call gives to the CVM.
@@ -52,6 +54,11 @@ func (c Call) with(part Part) Call {
 		c.Applied = append(slices.Clone(c.Applied), part)
 	}
 	return c
+}
+
+// changes reports that the content of a CVM, or its existence, changed for certain.
+func (c Call) changes() bool {
+	return slices.ContainsFunc(c.Applied, func(p Part) bool { return p != PartStop && p != PartRestart })
 }
 
 // makes reports that this call or an earlier call makes the CVM.

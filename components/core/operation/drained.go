@@ -13,6 +13,9 @@ func (op Operation) fromDrained(f Facts, now time.Time) (Operation, []Effect) {
 		op.Call.HashWanted, op.Times.HealthyBy = f.WantedHash, now.Add(f.Limits.Healthy)
 		return op.enter(Booting, now).because("attested at the new revision"), nil
 	}
+	if op.Undoes() {
+		return op.startAgain(f, now)
+	}
 	if op.upMeanwhile(f) {
 		return op.join(f, "admitted", now)
 	}
@@ -107,12 +110,14 @@ func (op Operation) alreadySo(f Facts, now time.Time) (Operation, bool) {
 func (op Operation) call(f Facts, now time.Time) (Operation, []Effect) {
 	parts := op.parts(f)
 	if len(parts) == 0 {
-		return op.accepted(f, now), nil // no part is left
+		return op.changed(f, now), nil
 	}
 	if op.Call.Part == "" {
 		op.Before.Stopped = f.Platform != nil && f.Platform.Stopped
 	}
+	force := op.forces(parts[0], f, now)
 	op.Call.issue(parts[0], f, now)
+	op.Call.Force = force && parts[0] == PartStop
 	if op.Kind != Create {
 		op = op.stops(f, now)
 	}
@@ -120,5 +125,8 @@ func (op Operation) call(f Facts, now time.Time) (Operation, []Effect) {
 		op = op.enter(Acting, now)
 	}
 	op = op.because(fmt.Sprintf("platform call %d issued: %s", op.Call.Number, op.Call.Part))
-	return op, []Effect{{Kind: CallPlatform, Call: op.Call.Part, Force: op.forces(f), Shape: op.change(f), VMUUID: op.CVM.VMUUID, InstanceID: op.CVM.InstanceID, Number: op.Call.Number}}
+	if op.Call.Force {
+		op.Reason += ", without asking the guest"
+	}
+	return op, []Effect{{Kind: CallPlatform, Call: op.Call.Part, Force: force, Shape: op.change(f), VMUUID: op.CVM.VMUUID, InstanceID: op.CVM.InstanceID, Number: op.Call.Number}}
 }

@@ -45,6 +45,8 @@ type Facts struct {
 	Unmet   bool
 	Will
 
+	// StopFirst: the platform changes a stopped CVM only, and starts none (platform.Habits).
+	StopFirst bool
 	// Task is the platform's record of the change that the last call began, or nil if no task is known.
 	Task *Task
 	// Call is the answer to the call numbered Call.Number, once it arrived.

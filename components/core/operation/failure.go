@@ -55,7 +55,8 @@ type Failure struct {
 	Refused string `json:"refused,omitempty"`
 	// Own: the refused Boot provably ran on the Slot's own CVM. Otherwise its origin is unknown.
 	Own bool `json:"own,omitempty"`
-	// Signature of a boot error is the same for all CVMs with the same error.
+	// Signature of a boot error is the same for all CVMs with the same error. Of a step that starts its CVM again as it
+	// was, Signature is the whole reason of the failure.
 	Signature string `json:"signature,omitempty"`
 	// Arrived: the Boot at the end had proved To anyway.
 	Arrived bool `json:"arrived,omitempty"`

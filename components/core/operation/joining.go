@@ -228,6 +228,9 @@ func (op Operation) overdue(f Facts, now time.Time) (Operation, []Effect) {
 			reason += f.mayNotPull()
 		}
 	}
+	if op.stoppedInVain() && f.PlatformKnown && op.isStopped(f) {
+		return op.undo(CauseDeadline, reason, f, now), nil
+	}
 	return op.fail(failure, fmt.Sprintf("not available %s after %s: %s", within, since, reason), now)
 }
 

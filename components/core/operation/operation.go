@@ -159,7 +159,7 @@ func (op Operation) OutlivesRollout() bool {
 
 // EndedHalfDone reports that op failed with a part of its change applied.
 func (op Operation) EndedHalfDone() bool {
-	return op.Kind == Update && op.Phase == Failed && len(op.Call.Applied) > 0
+	return op.Kind == Update && op.Phase == Failed && op.Call.changes()
 }
 
 // Counts reports that op matters to a decision while rollout is its group's current rollout; "" means that the group

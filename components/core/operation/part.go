@@ -2,9 +2,12 @@ package operation
 
 import "slices"
 
-// parts returns the changes that the Operation still has to make, in order. The compose file is last, so that the
-// first admitted Boot shows all changes.
+// parts returns the changes that the Operation still has to make, in order. The compose file is the last change, so that
+// the first admitted Boot shows all changes.
 func (op Operation) parts(f Facts) []Part {
+	if op.Undoes() || op.keptDown(f) {
+		return []Part{PartRestart}
+	}
 	var all []Part
 	switch op.Kind {
 	case Create:
@@ -23,17 +26,28 @@ func (op Operation) parts(f Facts) []Part {
 		all = op.changes(f)
 	case Drain:
 	}
-	return slices.DeleteFunc(all, op.Call.Has)
+	all = slices.DeleteFunc(all, op.Call.Has)
+	switch runs := f.StopFirst && op.Kind.InPlace() && !op.isStopped(f); {
+	case !runs:
+	case op.Call.Has(PartStop) && op.Kind == Restart:
+		return nil // the host started the CVM after the stop, which is what the step wants
+	case len(all) > 0:
+		return slices.Insert(all, 0, PartStop) // again, if the host started the CVM after a stop
+	}
+	return all
 }
+
+// isStopped: the platform says that the CVM stays down until it is started.
+func (op Operation) isStopped(f Facts) bool { return f.Platform != nil && f.Platform.Stopped }
 
 // changes returns the parts of an Update: the platform's differences from the wanted state. A CVM without a difference
 // still gets a call, for the Boot that proves the Revision. No platform shows env; the record holds the last values. A
-// CVM that stays down afterwards is started.
+// platform that stops first takes all changes in one call.
 func (op Operation) changes(f Facts) []Part {
 	var all []Part
 	p := f.Platform
-	if op.keptDown(f) {
-		return []Part{PartRestart}
+	if f.StopFirst {
+		return []Part{PartCompose}
 	}
 	if p != nil && p.Shape.resourcesDiffer(f.WantedShape) {
 		all = append(all, PartResources)
@@ -48,24 +62,43 @@ func (op Operation) changes(f Facts) []Part {
 	return all
 }
 
-// keptDown: the CVM was stopped before its Update, and some platforms only note an Update of a stopped CVM. The CVM
-// has been stopped since, so no boot would come. A CVM that ran meanwhile was stopped by its new software.
+// keptDown: the CVM has its content and stays down until it is started. A platform that stops first starts nothing, and
+// a leader may die between the creation of a CVM and its start. Some other platforms only note an Update of a CVM that
+// was stopped before. A CVM that ran meanwhile was stopped by its new software.
 func (op Operation) keptDown(f Facts) bool {
-	p := f.Platform
-	return op.Kind == Update && op.Before.Stopped && !op.Entered[Booting].IsZero() && op.Seen.RunningSince.IsZero() &&
-		p != nil && p.Stopped && !op.Call.Has(PartRestart)
+	if !op.isStopped(f) || op.Call.Has(PartRestart) || !op.Seen.RunningSince.IsZero() {
+		return false
+	}
+	accepted := !op.Entered[Booting].IsZero()
+	switch op.Kind {
+	case Update:
+		return accepted && op.Before.Stopped || f.StopFirst && (accepted || op.Call.Has(PartCompose))
+	case Create, Replace:
+		return accepted && f.StopFirst
+	case Restart, Delete, Drain:
+	}
+	return false
 }
 
-// upMeanwhile: the Boot that the Update waits for came before the start of its CVM was called. A start made now would
-// treat that Boot as the old Boot, and wait for another.
+// upMeanwhile: the awaited Boot came before the start of its CVM was called. A start made now would treat that Boot as
+// the old Boot, and wait for another.
 func (op Operation) upMeanwhile(f Facts) bool {
-	return op.Kind == Update && !op.Entered[Booting].IsZero() && op.newBoot(f)
+	changed := op.Kind == Update && (!op.Entered[Booting].IsZero() || op.Call.Has(PartCompose))
+	return (changed || op.Kind == Restart && op.Call.Has(PartStop)) && op.newBoot(f)
 }
 
 // change returns the shape that the call of op's Part requests.
 func (op Operation) change(f Facts) Shape {
 	var s Shape
 	switch op.Call.Part {
+	case PartCompose:
+		if !f.StopFirst {
+			break
+		}
+		s = f.WantedShape
+		if p := f.Platform; p != nil && s.DiskGB <= p.Shape.DiskGB {
+			s.DiskGB = 0 // a disk only grows
+		}
 	case PartOSImage:
 		s.OSImage = f.WantedShape.OSImage
 	case PartResources:
@@ -78,7 +111,7 @@ func (op Operation) change(f Facts) Shape {
 		if f.Platform != nil && f.Platform.Shape.imageDiffers(f.WantedShape) {
 			s.OSImage = f.WantedShape.OSImage // some platforms change both with one boot
 		}
-	case PartCreate, PartDelete, PartRestart, PartCompose, "":
+	case PartCreate, PartDelete, PartStop, PartRestart, "":
 	}
 	return s
 }
@@ -98,7 +131,9 @@ func (op Operation) shown(p Part, f Facts) bool {
 	case PartOSImage:
 		return !seen.Shape.imageDiffers(f.WantedShape)
 	case PartCompose:
-		return seen.ComposeHash == f.WantedHash
+		return seen.ComposeHash == f.WantedHash && (!f.StopFirst || seen.Shape.Shows(f.WantedShape))
+	case PartStop:
+		return seen.Stopped
 	case PartCreate, PartDelete, PartRestart, "":
 	}
 	return true

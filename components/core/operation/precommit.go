@@ -16,10 +16,19 @@ func (op Operation) stops(f Facts, now time.Time) Operation {
 	return op
 }
 
-// forces: the platform stops the guest without asking. A guest whose agent reported since the step was recorded is
-// asked.
-func (op Operation) forces(f Facts) bool {
-	return op.Way.Mode == ModeForce && op.Call.Part == PartRestart && !f.LastReportAt.After(op.Times.Created)
+// forces: the next call, for part, ends the guest without asking. The guest did not shut down within its time, or it
+// hangs: a guest whose agent reported since the step was recorded is asked.
+func (op Operation) forces(part Part, f Facts, now time.Time) bool {
+	asked := op.Phase == Acting && op.Call.Part == PartStop && op.Call.Outcome == OutcomeDone
+	hangs := op.Way.Mode == ModeForce && !f.LastReportAt.After(op.Times.Created)
+	switch part {
+	case PartStop:
+		return hangs || asked && now.Sub(op.Call.IssuedAt) >= StopWithin
+	case PartRestart:
+		return hangs
+	case PartCreate, PartDelete, PartCompose, PartOSImage, PartResources, "":
+	}
+	return false
 }
 
 // mayAct checks every condition right before the irreversible call.
@@ -37,9 +46,9 @@ func (op Operation) mayAct(f Facts) (reason string, ok bool) {
 		return "the platform does not list CVM " + op.CVM.VMUUID + ", and is asked once more", false
 	case f.Platform == nil && op.Kind.InPlace():
 		return "the platform does not list CVM " + op.CVM.VMUUID, false
-	case f.Platform != nil && f.Platform.InProgress && !f.Platform.Stuck && op.Kind != Create && op.Kind != Delete:
+	case f.Platform != nil && f.Platform.InProgress && !f.Platform.Stuck && op.Kind != Create && op.Kind != Delete && !op.asksLong(f):
 		return "the platform is busy with the CVM", false
-	case !f.Safe:
+	case !f.Safe && !op.Undoes():
 		return "not safe to act: " + cmp.Or(f.SafeReason, "unknown"), false
 	}
 	return "", true
@@ -60,10 +69,18 @@ func MayCall(op Operation, f Facts) (reason string, ok bool) {
 	if op.Call.Part == PartCreate && f.Platform != nil && f.Duplicates == 0 && !op.formerIsBack(f) {
 		return "CVM " + f.Platform.VMUUID + " carries the slot's name already", false
 	}
+	if op.Call.Part == PartCompose && f.StopFirst && !op.isStopped(f) {
+		return "the CVM runs again, and is stopped before its files change", false
+	}
 	if reason, ok := op.mayAct(f); !ok {
 		return reason, false
 	}
 	return op.outOfSet(f)
+}
+
+// asksLong: the platform waits for the guest of a stop that was called earlier.
+func (op Operation) asksLong(f Facts) bool {
+	return op.Call.Force || op.Phase == Acting && op.Call.Part == PartStop && f.ObservedAt.Sub(op.Call.IssuedAt) >= StopWithin
 }
 
 func duplicates(f Facts) string {

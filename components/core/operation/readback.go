@@ -25,6 +25,12 @@ func (op Operation) readBack(f Facts, now time.Time) effectSight {
 		return effectSeen
 	}
 	switch {
+	case op.Call.Part == PartStop:
+		return op.readBackStop(f, settled, now)
+	case op.Call.Part == PartCompose && f.StopFirst:
+		return op.readBackWritten(f, settled)
+	case op.Call.Part == PartRestart && op.Kind != Delete:
+		return op.readBackInPlace(f, settled, now)
 	case op.Call.Part == PartCreate || op.Kind == Create:
 		return presence(f.Platform != nil && !f.Platform.Former, settled)
 	case op.Call.Part == PartDelete || op.Kind == Delete:
@@ -36,6 +42,27 @@ func (op Operation) readBack(f Facts, now time.Time) effectSight {
 		return op.readBackShape(f, settled)
 	}
 	return op.readBackInPlace(f, settled, now)
+}
+
+// readBackStop decides for a stop. The call is repeated as soon as another call may be, which does no harm. A step that
+// is to be called off waits until its guest would have shut down.
+func (op Operation) readBackStop(f Facts, settled bool, now time.Time) effectSight {
+	if !op.CVM.atRest(f.Platform) {
+		return effectUnknown
+	}
+	ignored := now.Sub(op.Call.IssuedAt) >= StopWithin || !op.CallsOff(f)
+	return presence(f.Platform.Stopped, settled && ignored)
+}
+
+// readBackWritten decides for the one call that changes a stopped CVM. The files of a stopped CVM can be written again
+// without harm, so only a hash that moved together with the shape proves the call. A CVM that runs meanwhile may have
+// booted the files of before, or half of the new ones: it is stopped and written again, unless its Boot proves To.
+func (op Operation) readBackWritten(f Facts, settled bool) effectSight {
+	if !op.CVM.atRest(f.Platform) {
+		return effectUnknown
+	}
+	there := op.hashTells() && op.shown(PartCompose, f) && (f.Platform.Stopped || op.newBoot(f))
+	return presence(there, settled)
 }
 
 // readBackShape decides for a change that the platform shows in its listing.
@@ -85,7 +112,7 @@ func (op Operation) readBackInPlace(f Facts, settled bool, now time.Time) effect
 		}
 		return effectUnknown
 	}
-	if op.Call.updated(p) {
+	if op.Call.updated(p) || f.StopFirst && p.Running {
 		return effectSeen
 	}
 	// The CVM is still down, so another start does no harm. Healing calls its step off after that time: the call stays
@@ -124,7 +151,7 @@ func (op Operation) showsItself() bool {
 		return true
 	case PartCompose:
 		return op.hashTells()
-	case PartCreate, PartDelete, PartRestart, "":
+	case PartCreate, PartDelete, PartStop, PartRestart, "":
 	}
 	return false
 }

@@ -205,11 +205,11 @@ func TestR115_AReportingGuestIsNotForced(t *testing.T) {
 	op.Way.Mode = ModeForce
 	f := quiet(now)
 	f.LastReportAt = op.Times.Created
-	if !op.forces(f) {
+	if !op.forces(PartRestart, f, now) {
 		t.Error("its guest hangs, and is asked")
 	}
 	f.LastReportAt = op.Times.Created.Add(1)
-	if op.forces(f) {
+	if op.forces(PartRestart, f, now) {
 		t.Error("its agent speaks, and it is forced")
 	}
 }

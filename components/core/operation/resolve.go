@@ -42,7 +42,7 @@ func (op Operation) CameToNothing() bool { return !op.Set.Leaves && op.MadeNothi
 // MadeNothing reports that op ended without any effect on its CVM. op may have removed the member from its set and
 // waited in vain.
 func (op Operation) MadeNothing() bool {
-	if len(op.Call.Applied) > 0 {
+	if op.Call.changes() || op.Kind == Restart && len(op.Call.Applied) > 0 {
 		return false
 	}
 	if op.Phase != Failed {

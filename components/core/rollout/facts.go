@@ -163,8 +163,11 @@ func (w *world) again(m *member, op operation.Operation) candidate {
 // parts take no further member away. m has its place in the budget already. The other members may wait for m, for
 // example for its vote.
 func (w *world) downByHalf(m *member, op operation.Operation) bool {
-	if op.Kind != operation.Update || len(op.Call.Applied) == 0 {
+	switch {
+	case !op.Kind.InPlace() || len(op.Call.Applied) == 0:
 		return false
+	case op.Call.Has(operation.PartStop) && m.halted():
+		return true
 	}
 	if !m.admitted() {
 		return m.report != nil && !w.serves(m)

@@ -18,6 +18,7 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 		WantedHash: w.rec.Revisions[op.To].ComposeHash,
 		Content:    operation.Content{WantedShape: w.shapeOf(op.To), PostLaunch: group.HasHook(w.specAt(op.To), group.PostLaunch)},
 		ObservedAt: w.obs.At,
+		StopFirst:  w.t.StopFirst,
 		Will:       operation.Will{Paused: w.stopped(op.Kind, op.Actor), PausedBy: w.stoppedBy(), Ending: w.ending()},
 		Limits: operation.Limits{
 			Drain:    w.drainLimit(op.Way, op.From),

@@ -126,6 +126,8 @@ type Timing struct {
 	MaxCallTimeout time.Duration
 	// Settle is how long after a call its effect may still show, as the driver states it. Default MaxCallTimeout.
 	Settle time.Duration
+	// StopFirst: the platform changes a stopped CVM only, and starts none.
+	StopFirst bool
 	// UnknownDeadline pauses an Operation whose call stays undecided (R66). Default 10 min.
 	UnknownDeadline time.Duration
 	// LostAfter is when a Slot without reports counts as broken instead of unknown (R10, R31). Default 5 min.

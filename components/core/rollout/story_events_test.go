@@ -1,6 +1,7 @@
 package rollout_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -376,6 +377,23 @@ func platformEvents() []event {
 			return nil
 		}},
 		{"platform offers every revision again", func(s *story, _ []string) error { s.c.refused = nil; return nil }},
+		{"the host starts SLOT right before its next call to WORD(, unseen)?", func(s *story, arg []string) error {
+			s.w.early[arg[0]], s.w.unseen = operation.Part(arg[1]), arg[2] != ""
+			return nil
+		}},
+		{"the host starts SLOTS", each(func(s *story, c *cvm) { c.hostStarts(s.w) })},
+		{"the WORD call of SLOT is (refused|lost|late|without answer|busy)", func(s *story, arg []string) error {
+			f := map[string]fault{
+				"refused": {outcome: operation.OutcomeRefused, text: "no such image"}, "lost": {outcome: operation.OutcomeUnknown, text: "no route", takes: callTimesOutIn},
+				"late":           {outcome: operation.OutcomeUnknown, text: "timed out", effect: true, late: 30 * time.Second, takes: callTimesOutIn},
+				"without answer": {outcome: operation.OutcomeUnknown, text: "500", effect: true},
+				"busy":           {outcome: operation.OutcomeBusy, text: "the node is full", times: -1},
+			}[arg[2]]
+			f.part, f.times = operation.Part(arg[0]), cmp.Or(f.times, 1)
+			s.w.faults[arg[1]] = &f
+			return nil
+		}},
+		{"the CVMs? of SLOTS crash(?:es)?", each(func(_ *story, c *cvm) { c.halt() })},
 		{"platform lists SLOTS as stopped", each(func(_ *story, c *cvm) { c.status, c.inProgress = "stopped", false })},
 		{"platform lists SLOTS as running", each(func(s *story, c *cvm) { c.status = "running"; c.reboot(s.w) })},
 		{"platform lists SLOTS as WORD", func(s *story, arg []string) error {

@@ -18,7 +18,8 @@ type fault struct {
 	effect  bool
 	late    time.Duration
 	takes   time.Duration
-	times   int // the number of calls with this fault; negative: all
+	part    operation.Part // only a call for that part; "": any
+	times   int            // the number of calls with this fault; negative: all
 }
 
 // pending is an effect that shows later.
@@ -58,7 +59,11 @@ func (w *world) hashOf(t group.Template) string {
 // call is one platform call: the coordinator's answer, and its delay. effective is called for each effect of the call,
 // at once or late.
 func (w *world) call(part operation.Part, slot, uuid, revision string, effective func()) (result operation.CallResult, took time.Duration) {
+	w.startEarly(part, slot, true)
 	f := w.faults[slot]
+	if f != nil && f.part != "" && f.part != part {
+		f = nil
+	}
 	switch {
 	case f == nil:
 		f = &fault{outcome: operation.OutcomeDone, effect: true}
@@ -69,6 +74,11 @@ func (w *world) call(part operation.Part, slot, uuid, revision string, effective
 	}
 	result.Outcome, result.Message = f.outcome, f.text
 	if !f.effect {
+		return result, f.takes
+	}
+	if c := w.of(slot); w.stopFirst && part == operation.PartCompose && c != nil && c.status != "stopped" {
+		c.content.Compose, c.half = w.contents[revision].Compose, true // a host writes a part before it looks
+		result.Outcome, result.Message = operation.OutcomeBusy, "the CVM must be stopped"
 		return result, f.takes
 	}
 	if f.late > 0 {
@@ -84,6 +94,14 @@ func (w *world) call(part operation.Part, slot, uuid, revision string, effective
 		result.VMUUID, result.InstanceID = made.uuid, made.instance
 	}
 	return result, f.takes
+}
+
+// startEarly makes the host start a CVM right before its call for part.
+func (w *world) startEarly(part operation.Part, slot string, unseen bool) {
+	if w.early[slot] == part && w.unseen == unseen {
+		delete(w.early, slot)
+		w.of(slot).hostStarts(w)
+	}
 }
 
 // outstanding: a call for the Slot will still have an effect.
@@ -103,8 +121,19 @@ func (w *world) effect(part operation.Part, slot, uuid, revision string) *cvm {
 	}
 	c := w.cvms[i]
 	switch part {
+	case operation.PartStop:
+		force, boot := w.force, c.boots
+		w.pending = append(w.pending, pending{at: w.now.Add(stopTakes), apply: func() {
+			if c.boots == boot && (force || !c.hung) {
+				c.halt()
+			}
+		}})
 	case operation.PartCompose:
 		c.content.Compose = wanted.Compose
+		if w.stopFirst {
+			c.content, c.half = wanted, false
+			break
+		}
 		c.reboot(w)
 	case operation.PartOSImage:
 		c.content.OSImage = wanted.OSImage
@@ -113,8 +142,11 @@ func (w *world) effect(part operation.Part, slot, uuid, revision string) *cvm {
 		c.content.InstanceType, c.content.DiskGB = wanted.InstanceType, wanted.DiskGB
 		c.reboot(w)
 	case operation.PartRestart:
-		if c.hung && !w.force {
+		if c.hung && !w.force && !w.stopFirst || w.stopFirst && c.status != "stopped" {
 			break
+		}
+		if w.stopFirst && c.half {
+			w.set.broke("the files of %s are half written, and it is started", c.slot)
 		}
 		c.silent, c.hung = c.silent && !c.hung, false
 		c.reboot(w)

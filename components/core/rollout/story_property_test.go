@@ -18,7 +18,8 @@ func TestR70_PropertyStoriesOfEverythingAtOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		kind := rapid.SampledFrom([]string{"consul", "patroni", "none"}).Draw(t, "kind")
 		size := rapid.SampledFrom([]int{3, 3, 4, 5}).Draw(t, "size")
-		s, err := newStory(t, fmt.Sprintf("group db: %d replicas of %s, settle 1m", size, kind))
+		habit := rapid.SampledFrom([]string{"", "", ", stopping"}).Draw(t, "habit")
+		s, err := newStory(t, fmt.Sprintf("group db: %d replicas of %s, settle 1m%s", size, kind, habit))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,6 +86,10 @@ func (s *story) disturb(t *rapid.T) {
 		lines = append(lines, slot+" falls silent", slot+" is heard again", slot+" is sick", slot+" recovers",
 			slot+" reboots by itself", "the agent of "+slot+" restarts", slot+" lags by 7 bytes", slot+" has caught up",
 			slot+" must not be disrupted: a backup runs", slot+" may be disrupted again")
+	}
+	if s.w.stopFirst {
+		lines = append(lines, "the host starts "+slot+" right before its next call to compose", "the host starts "+slot+" right before its next call to compose, unseen",
+			"the host starts "+slot+" right before its next call to restart", "the stop call of "+slot+" is without answer", "the compose call of "+slot+" is refused")
 	}
 	s.one(t, rapid.SampledFrom(lines).Draw(t, "event"))
 }

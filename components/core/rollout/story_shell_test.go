@@ -342,6 +342,7 @@ func (c *coordinator) call(op operation.Operation, e operation.Effect) {
 		c.dead, c.dies = true, ""
 		return
 	}
+	c.w.startEarly(e.Call, op.Slot, false)
 	if reason, ok := operation.MayCall(op, c.lookAgain(op)); !ok {
 		c.answers[op.ID] = operation.CallResult{Number: e.Number, Outcome: operation.OutcomeNotMade, Message: reason}
 		c.note(string(op.Kind)+" of "+op.Slot, "call %d is not made", e.Number)

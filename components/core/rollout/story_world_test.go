@@ -17,6 +17,7 @@ import (
 const (
 	bootTakes      = 20 * time.Second
 	deleteTakes    = 5 * time.Second
+	stopTakes      = 4 * time.Second
 	catchUpTakes   = 3 * time.Second
 	drainTakes     = 2 * time.Second
 	electionTakes  = 5 * time.Second
@@ -40,6 +41,8 @@ type world struct {
 	says map[string]string
 	// force: the current call does not ask the guest.
 	force bool
+	// stopFirst: the platform changes a stopped CVM only, and starts none.
+	stopFirst bool
 	// keyless: new boots fail, since they get no keys.
 	keyless bool
 	// leader is the workload's leader, leaderless the start of a time without one, epoch its term.
@@ -56,6 +59,10 @@ type world struct {
 	bootTakes time.Duration
 	drain     map[string]drainWay
 	faults    map[string]*fault
+	// early names, by Slot, the call right before which the host starts the CVM.
+	early map[string]operation.Part
+	// unseen: the host does so after the coordinator's last look.
+	unseen bool
 	// blind: the platform's listing does not answer.
 	blind bool
 	// The env that each Slot's CVM received.
@@ -81,6 +88,10 @@ type cvm struct {
 	updatedAt            time.Time
 	// gone: the platform no longer lists the CVM.
 	gone bool
+	// half: an update that was answered with an error wrote a part of the files.
+	half bool
+	// node is the host of the CVM; "" is the only one.
+	node string
 
 	boots int
 	boot  string
@@ -199,6 +210,20 @@ func (c *cvm) reboot(w *world) {
 	}
 	if w.keyless || w.stuck[w.runs(c)] {
 		c.upAt = w.now.Add(1000 * time.Hour)
+	}
+}
+
+// halt ends the CVM's process: the CVM stays down until it is started.
+func (c *cvm) halt() {
+	c.silent = c.silent && !c.hung
+	c.status, c.inProgress, c.boot, c.hung = "stopped", false, "", false
+}
+
+// hostStarts starts a stopped CVM with the files that it has, without a call.
+func (c *cvm) hostStarts(w *world) {
+	if c.status == "stopped" {
+		w.log("the host starts %s", c.slot)
+		c.reboot(w)
 	}
 }
 

@@ -61,14 +61,22 @@ func (o *Operator) send(ctx context.Context, seen observe.Seen, op operation.Ope
 			return fmt.Errorf("%w: %w", platform.ErrRefused, err)
 		}
 		accepted, err := o.cfg.Platform.Update(ctx, platform.UpdateRequest{
-			VMUUID: effect.VMUUID, ComposeHash: p.provisioned.ComposeHash, EnvKey: p.provisioned.EnvKey, KMS: p.provisioned.KMS, Env: envOf(seen, op, p.content),
+			VMUUID: effect.VMUUID, ComposeHash: p.provisioned.ComposeHash, EnvKey: p.provisioned.EnvKey, KMS: p.provisioned.KMS, Env: envOf(seen, op, p.content), Shape: shapeOf(effect),
 		})
+		result.Correlation = accepted.Correlation
+		return err
+	case operation.PartStop:
+		stop := o.cfg.Platform.Stop
+		if effect.Force {
+			stop = o.cfg.Platform.ForceStop
+		}
+		accepted, err := stop(ctx, effect.VMUUID)
 		result.Correlation = accepted.Correlation
 		return err
 	case operation.PartRestart:
 		again := o.cfg.Platform.Restart
 		switch {
-		case stopped(seen, effect.VMUUID):
+		case o.cfg.Timing.StopFirst, stopped(seen, effect.VMUUID):
 			again = o.cfg.Platform.Start // there is nothing to shut down
 		case effect.Force:
 			again = o.cfg.Platform.ForceRestart
@@ -91,14 +99,20 @@ func (o *Operator) reshape(ctx context.Context, seen observe.Seen, effect operat
 		accepted platform.Accepted
 		err      error
 	)
-	switch shape := effect.Shape; effect.Call {
+	switch effect.Call {
 	case operation.PartOSImage:
-		accepted, err = o.cfg.Platform.SetOSImage(ctx, effect.VMUUID, shape.OSImage)
+		accepted, err = o.cfg.Platform.SetOSImage(ctx, effect.VMUUID, effect.Shape.OSImage)
 	default:
-		accepted, err = o.cfg.Platform.Resize(ctx, effect.VMUUID, platform.Shape{InstanceType: shape.InstanceType, DiskGB: shape.DiskGB, OSImage: shape.OSImage})
+		accepted, err = o.cfg.Platform.Resize(ctx, effect.VMUUID, shapeOf(effect))
 	}
 	result.Correlation, result.OSImage = accepted.Correlation, accepted.OSImage
 	return err
+}
+
+// shapeOf is the shape that a call requests.
+func shapeOf(effect operation.Effect) platform.Shape {
+	s := effect.Shape
+	return platform.Shape{InstanceType: s.InstanceType, DiskGB: s.DiskGB, OSImage: s.OSImage}
 }
 
 // create makes the Slot's CVM in the group's app. The first CVM goes into the app that was

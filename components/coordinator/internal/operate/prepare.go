@@ -56,7 +56,7 @@ func (o *Operator) prepare(ctx context.Context, lease store.Lease, v *view.View,
 	if op.Phase != operation.Drained && op.Phase != operation.Acting {
 		return nil
 	}
-	if op.CallsOff(*facts) {
+	if op.CallsOff(*facts) || op.Undoes() {
 		return nil // the platform is not asked, and no policy allows the Revision
 	}
 	hold := func(format string, args ...any) {

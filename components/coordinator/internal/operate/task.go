@@ -90,7 +90,7 @@ func begins(op operation.Operation, t platform.Task) bool {
 		return has("resize", "resource", "image", "update") && !has("compose", "env")
 	case operation.PartRestart:
 		return !has("compose", "env", "resize", "resource", "image", "update", "create", "delete")
-	case operation.PartCreate, operation.PartDelete, "":
+	case operation.PartCreate, operation.PartDelete, operation.PartStop, "":
 	}
 	return false
 }

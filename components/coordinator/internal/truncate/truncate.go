@@ -88,6 +88,7 @@ func Status(s group.Status) group.Status {
 // Operation truncates op for its record. The best candidates come first.
 func Operation(op operation.Operation) operation.Operation {
 	op.Reason, op.Before.Quorum = Line(op.Reason), Page(op.Before.Quorum)
+	op.Failure.Signature = Line(op.Failure.Signature)
 	op.Call.BootErrorBefore, op.Call.Correlation = Line(op.Call.BootErrorBefore), Line(op.Call.Correlation)
 	if t := op.Transfer; t != nil && len(t.Candidates) > candidates {
 		shorter := *t
