@@ -212,7 +212,7 @@ func (r SlotRecord) Unbound(why string, now time.Time) SlotRecord {
 		r.Lineage = r.Lineage[max(0, len(r.Lineage)-keptLineage):]
 	}
 	r.Incarnation++
-	r.InstanceID, r.VMUUID, r.AvailableBoot, r.AvailableSince, r.Flaps = "", "", "", time.Time{}, nil
+	r.InstanceID, r.VMUUID, r.Node, r.AvailableBoot, r.AvailableSince, r.Flaps = "", "", "", "", time.Time{}, nil
 	return r
 }
 

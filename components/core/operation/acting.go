@@ -222,8 +222,8 @@ func (op Operation) nextPart(f Facts, now time.Time) (Operation, []Effect) {
 	}
 	switch {
 	case there:
-	case op.Call.Part == PartStop && now.Sub(op.Call.IssuedAt) >= StopWithin:
-		return op.reissue(f, now) // the guest does not shut down
+	case op.Call.Part == PartStop && (now.Sub(op.Call.IssuedAt) >= StopWithin || op.bootedSince(f)):
+		return op.reissue(f, now) // the guest does not shut down, or the host started it again
 	case op.Call.overdue(f.Limits, now):
 		return op.because(fmt.Sprintf("platform_result_unknown: the platform accepted %s and does not show it; look at the CVM, then record the effect: cadre operation mark-succeeded|mark-failed %s", op.Call.Part, op.ID)), nil
 	default:

@@ -15,7 +15,9 @@ type Facts struct {
 
 	// PlatformKnown: the platform answered its listing. Platform is its view of the Slot's CVM, or nil if it lists no
 	// such CVM.
+	// Unlisted is why the platform's view of the Slot is not known, if it is known why.
 	PlatformKnown bool
+	Unlisted      string
 	Platform      *PlatformView
 	// Duplicates counts further CVMs under the Slot's name (R67).
 	Duplicates int

@@ -84,7 +84,14 @@ func (op Operation) keptDown(f Facts) bool {
 // the old Boot, and wait for another.
 func (op Operation) upMeanwhile(f Facts) bool {
 	changed := op.Kind == Update && (!op.Entered[Booting].IsZero() || op.Call.Has(PartCompose))
-	return (changed || op.Kind == Restart && op.Call.Has(PartStop)) && op.newBoot(f)
+	stopped := op.Kind == Restart && (op.Call.Has(PartStop) || op.Call.Part == PartStop && !op.Call.InVain())
+	return (changed || stopped) && op.newBoot(f)
+}
+
+// bootedSince: a Boot of the CVM came after the last call, which the call did not ask for anything.
+func (op Operation) bootedSince(f Facts) bool {
+	a := f.Admission
+	return op.CVM.admits(a) && a.BootID != "" && a.BootID != op.Before.BootID
 }
 
 // change returns the shape that the call of op's Part requests.

@@ -19,7 +19,7 @@ func (op Operation) stops(f Facts, now time.Time) Operation {
 // forces: the next call, for part, ends the guest without asking. The guest did not shut down within its time, or it
 // hangs: a guest whose agent reported since the step was recorded is asked.
 func (op Operation) forces(part Part, f Facts, now time.Time) bool {
-	asked := op.Phase == Acting && op.Call.Part == PartStop && op.Call.Outcome == OutcomeDone
+	asked := op.Phase == Acting && op.Call.Part == PartStop && op.Call.Outcome == OutcomeDone && !op.bootedSince(f)
 	hangs := op.Way.Mode == ModeForce && !f.LastReportAt.After(op.Times.Created)
 	switch part {
 	case PartStop:
@@ -35,7 +35,7 @@ func (op Operation) forces(part Part, f Facts, now time.Time) bool {
 func (op Operation) mayAct(f Facts) (reason string, ok bool) {
 	switch {
 	case !f.PlatformKnown:
-		return "waits for the platform's listing", false
+		return cmp.Or(f.Unlisted, "waits for the platform's listing"), false
 	case f.Duplicates > 0:
 		return duplicates(f), false
 	case op.CVM.replaced(f.Platform):
@@ -72,6 +72,8 @@ func MayCall(op Operation, f Facts) (reason string, ok bool) {
 	if op.Call.Part == PartCompose && f.StopFirst && !op.isStopped(f) {
 		return "the CVM runs again, and is stopped before its files change", false
 	}
+	// The decision saw all nodes that could have the CVM. One that went silent since has none: no call has left yet.
+	f.PlatformKnown = f.PlatformKnown || f.Unlisted != "" && op.Call.Part == PartCreate && op.Call.Number == 1
 	if reason, ok := op.mayAct(f); !ok {
 		return reason, false
 	}

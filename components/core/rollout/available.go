@@ -40,7 +40,9 @@ func (m *member) admitted() bool {
 }
 
 // platformKnown reports that the absence of m's CVM is a fact, since the platform's listing is known.
-func (w *world) platformKnown(m *member) bool { return w.obs.Platform.Known || m.seen.Instance != nil }
+func (w *world) platformKnown(m *member) bool {
+	return m.seen.Instance != nil || w.obs.Platform.Known && w.silentNode(m) == ""
+}
 
 // outlived reports that the Slot's instance proved another Boot after r, so that r comes from a Boot that is gone.
 // A live Boot would have reported again within operation.LiveWithin, even while a copy of its CVM requests
@@ -61,6 +63,8 @@ func (w *world) fresh(r *Report) bool {
 func (w *world) notReady(m *member) string {
 	i := m.seen.Instance
 	switch {
+	case i == nil && w.obs.Platform.Known && !w.platformKnown(m):
+		return w.silentNode(m)
 	case i == nil && !w.obs.Platform.Known:
 		return "the platform was not listed: " + w.obs.Incomplete()
 	case i == nil:

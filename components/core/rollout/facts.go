@@ -65,7 +65,7 @@ func (w *world) specAt(revision string) group.Spec {
 
 // addSeen copies the observation of m into f.
 func (w *world) addSeen(f *operation.Facts, m *member) {
-	f.PlatformKnown = w.platformKnown(m)
+	f.PlatformKnown, f.Unlisted = w.platformKnown(m), w.silentNode(m)
 	f.Duplicates = len(m.seen.Duplicates)
 	if i := m.seen.Instance; i != nil {
 		f.Platform = &operation.PlatformView{

@@ -14,7 +14,7 @@ import (
 // available at its Revision is the rollout's failure, and the same step would fail again (R99). No update could
 // repair a CVM that is gone.
 func (w *world) faultOf(m *member) (a fault, faulty bool) {
-	runs, gone := m.runs(), m.vanished() && w.obs.Platform.Known
+	runs, gone := m.runs(), m.vanished() && w.platformKnown(m)
 	switch {
 	case m.ready, m.terminating, w.spec.AutoHealing == nil, w.unhealed(m):
 		return a, false
@@ -45,7 +45,7 @@ func (w *world) lastingFault(m *member) (fault, bool) {
 	// counts then.
 	says := i != nil && !i.InProgress
 	switch {
-	case m.vanished() && w.obs.Platform.Known:
+	case m.vanished() && w.platformKnown(m):
 		// A report of its agent, of its leader or of its followers is better evidence.
 		return fault{on: group.OnExit, why: "its CVM is gone from the platform", down: true, gone: true, at: m.record.MissedSince.Add(goneFor)},
 			m.report == nil && !w.vouched(m)
@@ -162,7 +162,7 @@ func (w *world) conditionOf(m *member) condition {
 	switch {
 	case m.ready:
 		return well
-	case m.vanished() && w.obs.Platform.Known:
+	case m.vanished() && w.platformKnown(m):
 		return notBooted // the listing proves the absence, so no silence has to be waited out
 	case !m.admitted(), m.shownDown() && !m.heardNow():
 		return notBooted // a listing may be minutes old: a member whose agent reports is not down

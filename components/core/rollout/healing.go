@@ -311,8 +311,7 @@ func (w *world) holdsOfAttempts(c candidate) []Hold {
 
 // healed returns why op, which heals m and has had no effect yet, is no longer wanted; "" while it is.
 func (w *world) healed(m *member, op operation.Operation) string {
-	i := m.seen.Instance
-	busy := w.platformWorks(m) || i == nil && !w.obs.Platform.Known
+	busy := w.platformWorks(m) || !w.platformKnown(m)
 	switch r, a, ok := w.heals(m); {
 	case op.MadeWay():
 		return "" // the old CVM is gone and the Slot unbound: a stop now would leave the Slot empty

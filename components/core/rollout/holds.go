@@ -234,6 +234,9 @@ func (w *world) holdsOfMember(c candidate, _ evaluation) []Hold {
 	if c.service != "" && c.actor == operation.ActorOperator && !m.speaks {
 		return []Hold{hold(HoldUnknownHealth, "%s is silent, and hears no order to restart service %s; ask for a restart of its CVM: cadre instance restart %s", m.slot, c.service, m.slot)}
 	}
+	if node := w.silentNode(m); node != "" && m.heardNow() {
+		return []Hold{hold(HoldUnknownHealth, "%s, and the agent of %s reports: its CVM runs there", node, m.slot)}
+	}
 	if r == nil && c.condition == well && !m.ready && m.open == nil {
 		return []Hold{w.holdOfSilence(m)}
 	}

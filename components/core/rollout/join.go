@@ -15,6 +15,7 @@ import (
 func (w *world) judge(m *member) {
 	w.unbind(m)
 	m.bind(w.appID)
+	w.keepNode(m)
 	admitted := m.admitted()
 	if admitted {
 		m.observed = m.seen.Admission.Revision

@@ -449,7 +449,7 @@ func (w *world) mayEnd(m *member) bool {
 
 // certainlyGone: no CVM of m is left, by more than one listing or by an Operation's deletion.
 func (w *world) certainlyGone(m *member) bool {
-	if m.seen.Instance != nil || !w.obs.Platform.Known {
+	if m.seen.Instance != nil || !w.platformKnown(m) {
 		return false
 	}
 	missed := m.record.MissedSince

@@ -91,6 +91,8 @@ type Observation struct {
 	// Platform listed the CVMs; Records: every record that decides could be read.
 	Platform Source
 	Records  Source
+	// SilentNodes are the nodes that did not answer while the platform is known. Their CVMs are unknown, never gone.
+	SilentNodes []string
 	// At is when the platform was asked; no answer is older.
 	At time.Time
 	// Slots in any order; the plan does not depend on it.

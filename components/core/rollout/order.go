@@ -49,7 +49,7 @@ func (w *world) need(m *member) candidate {
 	case w.ejected(m) && m.open == nil && !marked && !m.namesService():
 		c.kind, c.actor = operation.Replace, operation.ActorScaling // held: an operator must give its disk up
 	case m.open == nil && w.heal(m, &c): // an open step has a deadline of its own
-	case m.seen.Instance == nil && w.obs.Platform.Known:
+	case m.seen.Instance == nil && w.platformKnown(m):
 		c.kind, c.actor = operation.Create, operation.ActorScaling
 		return c
 	case m.seen.Instance == nil:
@@ -197,7 +197,7 @@ func (w *world) drain(m *member, c candidate) candidate {
 		c.kind, c.actor = operation.Update, operation.ActorOperator
 	case m.open != nil:
 		return c
-	case m.missing() && w.obs.Platform.Known:
+	case m.missing() && w.platformKnown(m):
 		c.kind, c.actor = operation.Create, operation.ActorScaling
 		return c
 	case m.missing():

@@ -141,9 +141,9 @@ func (w *world) stateWord(m *member) group.SlotState {
 	}
 	last := m.last()
 	switch {
-	case m.missing():
+	case m.missing() && w.silentNode(m) == "":
 		return group.SlotMissing
-	case m.vanished() && w.obs.Complete():
+	case m.vanished() && w.obs.Complete() && w.platformKnown(m):
 		return group.SlotVanished
 	case m.terminating:
 		return group.SlotTerminating
@@ -188,6 +188,8 @@ func (w *world) conditions(s group.Status) []group.Condition {
 	}
 	if !w.obs.Complete() {
 		add(ConditionObserved, false, "SourceSilent", w.obs.Incomplete())
+	} else if unknown := w.unknownMembers(); unknown != "" {
+		add(ConditionObserved, false, "NodeSilent", unknown)
 	}
 	if why := w.unheard(); why != "" {
 		add(ConditionAgentsReporting, false, "AgentsSilent", why)

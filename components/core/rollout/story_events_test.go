@@ -381,6 +381,19 @@ func platformEvents() []event {
 			s.w.early[arg[0]], s.w.unseen = operation.Part(arg[1]), arg[2] != ""
 			return nil
 		}},
+		{"host WORD does not answer", func(s *story, arg []string) error { s.w.silent[arg[0]] = true; return nil }},
+		{"host WORD dies", func(s *story, arg []string) error { s.w.silent[arg[0]], s.w.dead[arg[0]] = true, true; return nil }},
+		{"host WORD answers again", func(s *story, arg []string) error {
+			delete(s.w.silent, arg[0])
+			for _, c := range s.w.cvms {
+				if s.w.dead[arg[0]] && c.node == arg[0] {
+					c.halt()
+					c.hostStarts(s.w)
+				}
+			}
+			delete(s.w.dead, arg[0])
+			return nil
+		}},
 		{"the host starts SLOTS", each(func(s *story, c *cvm) { c.hostStarts(s.w) })},
 		{"the WORD call of SLOT is (refused|lost|late|without answer|busy)", func(s *story, arg []string) error {
 			f := map[string]fault{

@@ -32,11 +32,11 @@ type pending struct {
 // listed is the platform's listing of every CVM.
 func (w *world) listed(slot string) (found []rollout.Instance) {
 	for _, c := range w.cvms {
-		if c.slot != slot || c.gone {
+		if c.slot != slot || c.gone || w.silent[c.node] {
 			continue
 		}
 		found = append(found, rollout.Instance{
-			VMUUID: c.uuid, InstanceID: c.instance, AppID: storyApp, Name: c.slot, Status: c.status, InProgress: c.inProgress,
+			VMUUID: c.uuid, InstanceID: c.instance, AppID: storyApp, Name: c.slot, Status: c.status, Node: c.node, InProgress: c.inProgress,
 			ComposeHash: w.hashOf(c.content), BootError: c.bootError, UpdatedAt: c.updatedAt,
 			Shape: operation.Shape{InstanceType: c.content.InstanceType, OSImage: c.content.OSImage, DiskGB: max(c.content.DiskGB, defaultDisk)},
 		})
@@ -71,6 +71,9 @@ func (w *world) call(part operation.Part, slot, uuid, revision string, effective
 		if f.times--; f.times == 0 {
 			delete(w.faults, slot)
 		}
+	}
+	if c := w.of(slot); c != nil && c.uuid == uuid && w.silent[c.node] {
+		f = &fault{outcome: operation.OutcomeUnknown, text: "no route to " + c.node, takes: callTimesOutIn}
 	}
 	result.Outcome, result.Message = f.outcome, f.text
 	if !f.effect {

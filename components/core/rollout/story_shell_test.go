@@ -104,6 +104,7 @@ func (c *coordinator) observe() rollout.Observation {
 			obs.Requests[i].Spent = obs.Requests[i].Spent || op.Request.ID == r.ID
 		}
 	}
+	obs.SilentNodes = slices.Sorted(maps.Keys(c.w.silent))
 	if c.w.blind {
 		obs.Platform.Silent = "the platform did not answer"
 	}

@@ -55,7 +55,7 @@ func newStory(t testingT, line string) (*story, error) {
 	replicas, _ := strconv.Atoi(m[2])
 	s := &story{t: t, mute: true}
 	s.w = &world{now: storyStart.Add(-24 * time.Hour), kind: m[3], broken: map[string]bool{}, says: map[string]string{}, stuck: map[string]bool{}, nofailover: map[string]bool{}, learners: map[string]bool{}, told: map[string]map[string]string{},
-		bootTakes: bootTakes, drain: map[string]drainWay{}, faults: map[string]*fault{}, early: map[string]operation.Part{}, contents: map[string]group.Template{}, checks: map[string]string{}, log: s.log}
+		bootTakes: bootTakes, drain: map[string]drainWay{}, faults: map[string]*fault{}, early: map[string]operation.Part{}, silent: map[string]bool{}, dead: map[string]bool{}, contents: map[string]group.Template{}, checks: map[string]string{}, log: s.log}
 	s.k = &checker{w: s.w, taken: map[string]bool{}, effects: map[string]int{}, fails: func(format string, args ...any) {
 		text := s.named(fmt.Sprintf(format, args...))
 		s.log("%s", text)
@@ -142,7 +142,11 @@ func (s *story) option(text string) error {
 		p.Interruption = value
 	case "disk":
 		s.c.spec.PreservedState.Disk = value
+	case "nodes":
+		s.w.nodes = number
+		return notNumber
 	case "stopping":
+		s.c.spec.Platform = group.PlatformVMM
 		s.w.stopFirst, s.c.timing.StopFirst = true, true
 	case "settle":
 		s.c.timing.Settle = length

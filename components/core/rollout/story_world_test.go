@@ -39,6 +39,9 @@ type world struct {
 	broken, stuck map[string]bool
 	// says is the workload's message at a broken Revision.
 	says map[string]string
+	// nodes is the number of hosts, host-0 and so on, or 0; silent hosts do not answer, and dead hosts run no CVM.
+	nodes        int
+	silent, dead map[string]bool
 	// force: the current call does not ask the guest.
 	force bool
 	// stopFirst: the platform changes a stopped CVM only, and starts none.
@@ -135,7 +138,9 @@ type drainWay struct {
 	text  string
 }
 
-func (w *world) up(c *cvm) bool { return !c.gone && c.status == "running" && !w.now.Before(c.upAt) }
+func (w *world) up(c *cvm) bool {
+	return !w.dead[c.node] && !c.gone && c.status == "running" && !w.now.Before(c.upAt)
+}
 
 // works: the member does its duty, known or unknown to the coordinators. Peers and secrets need an admission.
 func (w *world) works(c *cvm) bool {
@@ -176,12 +181,13 @@ func (w *world) measures(c *cvm, revision string) bool {
 
 // of is the CVM that fills a Slot, or nil.
 func (w *world) of(slot string) *cvm {
+	var found *cvm
 	for _, c := range w.cvms {
-		if c.slot == slot && !c.gone {
-			return c
+		if c.slot == slot && !c.gone && (found == nil || w.dead[found.node]) {
+			found = c
 		}
 	}
-	return nil
+	return found
 }
 
 // make adds a CVM that boots a Revision.
@@ -189,6 +195,11 @@ func (w *world) make(slot string, content group.Template) *cvm {
 	w.made++
 	c := &cvm{uuid: fmt.Sprintf("vm-%d", w.made), instance: fmt.Sprintf("i-%d", w.made), slot: slot, content: content, steps: map[string]*drainStep{}}
 	w.cvms = append(w.cvms, c)
+	for n := range w.nodes { // the next host that answers
+		if c.node = fmt.Sprintf("host-%d", (w.made-1+n)%w.nodes); !w.silent[c.node] {
+			break
+		}
+	}
 	c.reboot(w)
 	return c
 }

@@ -88,7 +88,7 @@ func (w *world) extraLost(r *group.SlotRecord) bool {
 	if o == nil {
 		o = &SlotObservation{}
 	}
-	if bound := r.VMUUID != "" || r.InstanceID != ""; !bound || o.Instance != nil || !w.obs.Platform.Known || w.underWay(r.Slot) {
+	if bound := r.VMUUID != "" || r.InstanceID != ""; !bound || o.Instance != nil || !w.obs.Platform.Known || slices.Contains(w.obs.SilentNodes, r.Node) || w.underWay(r.Slot) {
 		return false
 	}
 	heard := o.Report != nil && w.fresh(o.Report) || w.vouchedFor(r.Slot)

@@ -69,7 +69,7 @@ func (w *world) takeTally() {
 				t.openVoters = append(t.openVoters, m)
 			}
 		}
-		if w.undecided(m.open) {
+		if w.undecided(m.open) && w.silentNode(m) == "" {
 			t.undecided = append(t.undecided, m)
 		}
 		// A member that reports during its step counts too. Otherwise a safely begun step would find too few reports to go

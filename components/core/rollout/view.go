@@ -92,7 +92,7 @@ func (w *world) findVoters(lead *member) (voters []string, doubt string) {
 
 // unlisted: a known listing has no CVM of m. A report that is still fresh is the last report of that CVM: m does not
 // vote. No other right is taken from m for that alone, since one listing may lack a CVM by mistake.
-func (w *world) unlisted(m *member) bool { return m.seen.Instance == nil && w.obs.Platform.Known }
+func (w *world) unlisted(m *member) bool { return m.seen.Instance == nil && w.platformKnown(m) }
 
 // stopped: the platform lists the CVM and reports that it does not run, regardless of the agent's last report.
 func (m *member) stopped() bool { return m.seen.Instance != nil && !m.seen.Instance.Running() }

@@ -61,8 +61,8 @@ func Adoptable(v *view.View, spec group.Spec, cluster string, listing Listing, i
 			one.Proof = &p.Value
 		}
 		if a, ok := rollout.Adoption(one, now); ok {
-			if listing.Err != nil {
-				a.Missing = "the platform did not answer: " + listing.Err.Error()
+			if err := listing.Lacks(); err != nil {
+				a.Missing = "the platform did not answer: " + err.Error()
 			}
 			a.Asked = asked[a.Slot]
 			out = append(out, a)
@@ -105,5 +105,5 @@ func (p *Platform) Unbound(ctx context.Context, v *view.View, cluster, instanceI
 			groupName, slot, ok = name, strings.TrimPrefix(i.Name, cluster+"-"), true
 		}
 	}
-	return groupName, slot, ok && listing.Err == nil && seen[cluster+"-"+slot] == 1
+	return groupName, slot, ok && listing.Lacks() == nil && seen[cluster+"-"+slot] == 1
 }

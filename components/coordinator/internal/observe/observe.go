@@ -57,6 +57,12 @@ func Again(seen Seen, v *view.View, cluster string, listing Listing, agents Repo
 	if listing.Err != nil {
 		seen.Now.Platform.Silent = "the platform did not answer: " + listing.Err.Error()
 	}
+	if listing.Unanswered != nil {
+		for _, n := range listing.Unanswered.Nodes {
+			seen.Now.SilentNodes = append(seen.Now.SilentNodes, n.Node)
+		}
+		slices.Sort(seen.Now.SilentNodes)
+	}
 	names := map[string]group.SlotRecord{}
 	for _, record := range v.SlotsOf(spec.Name) {
 		names[record.PlatformName] = record
@@ -196,7 +202,7 @@ func instances(record group.SlotRecord, listing Listing) (*rollout.Instance, []r
 		}
 		same = append(same, rollout.Instance{
 			VMUUID: cmp.Or(i.VMUUID, i.ID), InstanceID: i.InstanceID, AppID: i.AppID, Name: i.Name, Status: i.Status,
-			InProgress: i.InProgress, ComposeHash: i.ComposeHash, BootError: truncate.Line(i.BootError), UpdatedAt: i.UpdatedAt,
+			InProgress: i.InProgress, ComposeHash: i.ComposeHash, BootError: truncate.Line(i.BootError), UpdatedAt: i.UpdatedAt, Node: i.Node,
 			Shape: operation.Shape{InstanceType: i.InstanceType, OSImage: i.OSImage, DiskGB: i.DiskGB},
 		})
 	}

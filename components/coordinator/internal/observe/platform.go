@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -22,6 +23,8 @@ type Listing struct {
 	// At is before the request was sent: nothing older than At is in it.
 	At  time.Time
 	Err error
+	// Unanswered has the nodes that did not answer, while others did; nil: Instances are all.
+	Unanswered *platform.Unanswered
 
 	// by indexes the Instances; nil: it is built on use.
 	by *byName
@@ -31,6 +34,14 @@ type Listing struct {
 type byName struct {
 	name, uuid map[string][]int
 	group      map[string][]int // by the part of a name before its ordinal
+}
+
+// Lacks is why the Listing may lack a CVM that exists; nil: it lacks none.
+func (l Listing) Lacks() error {
+	if l.Err == nil && l.Unanswered != nil {
+		return l.Unanswered
+	}
+	return l.Err
 }
 
 // indexed returns l with an index of its Instances.
@@ -122,6 +133,9 @@ func (p *Platform) List(ctx context.Context, group string, maxAge time.Duration)
 	asked := p.event()
 	next := Listing{At: p.now()}
 	next.Instances, next.Err = p.lister.List(call, "")
+	if partial, is := errors.AsType[*platform.Unanswered](next.Err); is {
+		next.Unanswered, next.Err = partial, nil
+	}
 	next = next.indexed()
 	if ctx.Err() != nil {
 		return next

@@ -3,10 +3,13 @@ package observe_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
 	"cadre.dev/coordinator/internal/observe"
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/group"
 	"cadre.dev/platform"
 )
 
@@ -75,5 +78,20 @@ func TestFailedListIsAnErrorInTheListing(t *testing.T) {
 	cloud.answer <- errors.New("502")
 	if got := observe.NewPlatform(cloud, time.Now, time.Minute).List(t.Context(), "one", time.Hour); got.Err == nil {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestANodeThatDoesNotAnswerHidesItsCVMsOnly: the listing of the other nodes counts, and the group's Slots there are
+// seen as usual. A caller that needs every CVM learns that some are missing.
+func TestANodeThatDoesNotAnswerHidesItsCVMsOnly(t *testing.T) {
+	cloud := &slowCloud{entered: make(chan struct{}, 1), answer: make(chan error, 1)}
+	cloud.answer <- &platform.Unanswered{Nodes: []platform.NodeError{{Node: "b", Err: errors.New("no route")}, {Node: "a", Err: errors.New("refused")}}}
+	got := observe.NewPlatform(cloud, time.Now, time.Minute).List(t.Context(), "db", 0)
+	if got.Err != nil || len(got.Instances) != 1 || got.Lacks() == nil {
+		t.Fatalf("%d instances, error %v, lacks %v", len(got.Instances), got.Err, got.Lacks())
+	}
+	seen := observe.Group(&view.View{}, group.Spec{Name: "db"}, "c", got, nil)
+	if !seen.Now.Complete() || !slices.Equal(seen.Now.SilentNodes, []string{"a", "b"}) {
+		t.Errorf("complete %t, silent %q", seen.Now.Complete(), seen.Now.SilentNodes)
 	}
 }

@@ -2,6 +2,7 @@ package peering
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -80,14 +81,16 @@ func (c *Coordinators) Run(ctx context.Context, changed func(), listed func([]pl
 	failing := false
 	for {
 		list, err := c.lister.List(ctx, c.appID)
+		// The nodes that answered name their coordinators; a coordinator without a listing keeps its location.
+		_, partial := errors.AsType[*platform.Unanswered](err)
 		switch {
-		case err != nil && ctx.Err() == nil:
+		case err != nil && ctx.Err() == nil && !partial:
 			// The known locations stay: a failed list is not an empty one.
 			if !failing {
 				c.log.Warn("coordinators not listed", "error", err)
 			}
 			failing = true
-		case err == nil:
+		case err == nil || partial:
 			failing = false
 			listed(list)
 			if c.learn(list) {

@@ -26,7 +26,7 @@ func (p *pass) adopt(ctx context.Context) (fresh bool, err error) {
 	if !asked {
 		return p.forgetProofs(ctx)
 	}
-	if p.seen.Listing.Err != nil {
+	if p.seen.Listing.Lacks() != nil {
 		return false, nil // the CVM is unknown without a listing: the next pass asks again
 	}
 	// Another group may have got addresses since this pass read the records.

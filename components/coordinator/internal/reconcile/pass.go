@@ -154,7 +154,7 @@ func (p *pass) tooOld() time.Duration {
 func (p *pass) restless() bool {
 	s := p.plan.Status
 	return len(p.plan.Actions) > 0 || p.open() > 0 || len(p.seen.Now.Requests) > 0 || p.seen.Now.Deletion != nil ||
-		s.Available < s.Replicas || p.seen.Listing.Err != nil || len(p.plan.Slots) != len(p.view.Slots) || p.silentSlot()
+		s.Available < s.Replicas || p.seen.Listing.Lacks() != nil || len(p.plan.Slots) != len(p.view.Slots) || p.silentSlot()
 }
 
 // silentSlot: a Slot's agent never reported, missed a heartbeat, or lost its connection.

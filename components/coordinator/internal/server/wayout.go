@@ -57,6 +57,9 @@ func (c *caller) lost(ctx context.Context, record group.SlotRecord) (platformSta
 	if listing.Err != nil {
 		warnings = append(warnings, "the platform does not answer, so it is unknown whether the CVM exists: "+listing.Err.Error())
 	}
+	if u := listing.Unanswered; u != nil {
+		warnings = append(warnings, u.Error()+": a CVM there is taken for lost; if its node comes back later, delete the CVM on the platform")
+	}
 	for _, i := range listing.Instances {
 		if id := cmp.Or(i.VMUUID, i.ID); record.VMUUID != "" && id == record.VMUUID || record.VMUUID == "" && i.InstanceID == record.InstanceID {
 			platformStatus, found = i.Status, true
