@@ -10,10 +10,6 @@ import (
 // an operator at the screen see the next attempt.
 const MaxWait = 2 * time.Minute
 
-// StopWithin is how long a guest has to shut down before it is stopped without being asked. A guest's own shutdown
-// ends its containers, which takes 10 s for each without another stop_grace_period.
-const StopWithin = 2 * time.Minute
-
 // fromActing decides the outcome of the platform call. The record alone never proves that the call reached the
 // platform; an answer or a read-back does (R65, R66).
 func (op Operation) fromActing(f Facts, now time.Time) (Operation, []Effect) {

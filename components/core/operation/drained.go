@@ -130,3 +130,23 @@ func (op Operation) call(f Facts, now time.Time) (Operation, []Effect) {
 	}
 	return op, []Effect{{Kind: CallPlatform, Call: op.Call.Part, Force: force, Shape: op.change(f), VMUUID: op.CVM.VMUUID, InstanceID: op.CVM.InstanceID, Number: op.Call.Number}}
 }
+
+// undo records why the change is not made after the CVM was stopped. The step ends once the CVM starts as it was: no
+// member stays down for a change that cannot be made.
+func (op Operation) undo(cause Cause, reason string, f Facts, now time.Time) Operation {
+	op.Failure.Cause, op.Failure.Signature = cause, reason
+	op.Times.HealthyBy = now.Add(f.Limits.Healthy)
+	return op.enter(Drained, now).because(reason + "; the CVM is started again as it was")
+}
+
+// startAgain starts the stopped CVM, unless its host did so. After a whole healthy deadline the step ends without it.
+func (op Operation) startAgain(f Facts, now time.Time) (Operation, []Effect) {
+	reason, ok := op.mayAct(f)
+	switch up := ok && !op.isStopped(f); {
+	case up, !now.Before(op.Times.HealthyBy):
+		return op.end(Failed, op.Failure.Cause, op.Failure.Signature, now), op.cancelDrain()
+	case !ok:
+		return op.because(reason), nil
+	}
+	return op.call(f, now)
+}

@@ -156,3 +156,13 @@ func (op Operation) wants(part Part, f Facts) bool {
 func (op Operation) formerIsBack(f Facts) bool {
 	return f.Platform != nil && f.Platform.Former && op.wants(PartCreate, f)
 }
+
+// stoppedInVain: the step stopped its CVM, and no change of the content is certain.
+func (op Operation) stoppedInVain() bool {
+	return op.Kind == Update && op.Call.Has(PartStop) && !op.Call.changes()
+}
+
+// Undoes reports that the open step gave its change up, and only starts its CVM again.
+func (op Operation) Undoes() bool {
+	return op.stoppedInVain() && op.Failure.Cause != "" && !op.Phase.Ended()
+}

@@ -1,6 +1,10 @@
 package operation
 
-import "cadre.dev/core/group"
+import (
+	"time"
+
+	"cadre.dev/core/group"
+)
 
 // Part is one change of a CVM that takes one platform call.
 type Part string
@@ -21,6 +25,10 @@ const (
 	// PartCompose moves the CVM to another app-compose.json.
 	PartCompose Part = "compose"
 )
+
+// StopWithin is how long a guest has to shut down before it is stopped without being asked. A guest's own shutdown
+// ends its containers, which takes 10 s for each without another stop_grace_period.
+const StopWithin = 2 * time.Minute
 
 // Shape is the size and image of a CVM. In a platform's view, a zero field is unknown; in a request, it is unchanged.
 type Shape struct {

@@ -44,6 +44,40 @@ func (w *world) platformKnown(m *member) bool {
 	return m.seen.Instance != nil || w.obs.Platform.Known && w.silentNode(m) == ""
 }
 
+// A platform of several hosts answers for the nodes that answer. A CVM on another node is unknown: it may run, so that
+// its Slot is neither missing nor vanished, and no call is made to it.
+
+// silentNode returns why the platform's view of m is unknown although the platform answered; "": the view is known.
+// Without a recorded node, the CVM may be on any silent node, unless no call ever made one.
+func (w *world) silentNode(m *member) string {
+	silent, node := w.obs.SilentNodes, m.record.Node
+	if len(silent) == 0 || m.seen.Instance != nil || m.declaredLost() && !m.heardNow() {
+		return ""
+	}
+	if op := m.open; node == "" && op != nil && makes(op) {
+		node = op.Call.Node
+	}
+	made := !m.missing() || len(m.record.Lineage) > 0 || slices.ContainsFunc(m.makers, func(op *operation.Operation) bool {
+		return op.Call.Number > 1 || !op.Call.InVain()
+	})
+	switch {
+	case node != "" && slices.Contains(silent, node):
+		return "node " + node + " does not answer"
+	case node != "" || !made:
+		return ""
+	}
+	return fmt.Sprintf("%s %s not answer, and %s may be there", plural(len(silent), "node")+" "+Few(silent, ", "), pick(len(silent) == 1, "does", "do"), m.slot)
+}
+
+// declaredLost: an operator's request to replace m says that its CVM is lost, so that the new CVM does not wait for the
+// node of the old CVM.
+func (m *member) declaredLost() bool {
+	if m.open != nil {
+		return m.open.Kind == operation.Replace && m.open.CVM.VMUUID == ""
+	}
+	return m.asked(RequestReplace)
+}
+
 // outlived reports that the Slot's instance proved another Boot after r, so that r comes from a Boot that is gone.
 // A live Boot would have reported again within operation.LiveWithin, even while a copy of its CVM requests
 // admission.

@@ -223,6 +223,25 @@ func (w *world) conditions(s group.Status) []group.Condition {
 	return out
 }
 
+// unknownMembers names the silent nodes with the members that are unknown for that; "": there are none.
+func (w *world) unknownMembers() string {
+	var order []string
+	slots := map[string][]string{}
+	for _, m := range w.everyone {
+		if why := w.silentNode(m); why != "" {
+			if len(slots[why]) == 0 {
+				order = append(order, why)
+			}
+			slots[why] = append(slots[why], m.slot)
+		}
+	}
+	for i, why := range order {
+		of := slots[why]
+		order[i] = fmt.Sprintf("%s: %s %s unknown; if the node is lost for good: cadre instance replace SLOT", why, Few(of, ", "), pick(len(of) == 1, "is", "are"))
+	}
+	return strings.Join(order, "; ")
+}
+
 // withoutQuorum reports that fewer voters than a majority are known to be healthy, in a group that had its quorum
 // before. "" while the group has its quorum, or has no voters.
 func (w *world) withoutQuorum() string {
