@@ -33,12 +33,23 @@ var fields = []Field{
 	{Path: "update_policy.progress_deadline", Class: ActionNone, Default: "three times `healthy_deadline`", Range: "`1s` to `672h`", Line: "Longest time between two slots that become available."},
 	{Path: "update_policy.step_delay", Class: ActionNone, Default: "none", Range: "`1s` to `24h`", Line: "Pause between two steps of a rollout. The repair of a failed slot skips the pause."},
 	{Path: "update_policy.leader", Class: ActionNone, Default: "`last`", Line: "`last`: the leading slot is updated after all others. `ask`: the leading slot also waits for `cadre instance update` or `cadre_instance`."},
+	{Path: "update_policy.order", Class: ActionNone, Default: "by role, then from the highest ordinal", Line: "`by_domain`: the slots of one failure domain are updated before those of the next one, the leader's domain last. The domain is `placement.spread`, or the node."},
 	{Path: "update_policy.parallel_voters", Class: ActionNone, Default: "`false`", Line: "Permits steps of several voters at a time, within the quorum."},
 	{Path: "update_policy.require_approval", Class: ActionNone, Default: "`false`", Line: "Holds each new revision, and each new value of `instance.env`, until `cadre admission approve`."},
 	{Path: "update_policy.interruption", Class: ActionNone, Line: "`allow` or `refuse` a rollout that must lose quorum or interrupt the only slot."},
 
 	{Path: "preserved_state", Line: "Disk that a scale-in keeps, and healing unless its CVM is gone. `cadre instance replace`, the end of an extra slot, and a deletion with `--delete-disks` still delete the disk."},
 	{Path: "preserved_state.disk", Class: ActionNone, Line: "Name of the data disk."},
+
+	{Path: "placement", Line: "Choice of the platform's node for each new CVM, outside of the revision. A CVM stays where it is: a change decides at the next creation or replacement. [Placement](../guides/placement.md) explains it."},
+	{Path: "placement.spread", Class: ActionNone, Default: "none", Line: "Failure domain over which the slots are spread evenly: `node`, `region`, or `machine`. The platform chooses by nodes for `machine`, and `verified` proves the machines."},
+	{Path: "placement.max_per", Class: ActionNone, Default: "`1` with `spread`", Range: "1 to 2000", Line: "Most slots of the group in one domain."},
+	{Path: "placement.nodes", Class: ActionNone, Default: "every node", Range: "at most 256", Line: "Ids or names of the group's nodes."},
+	{Path: "placement.require", Class: ActionNone, Default: "`false`", Line: "Holds a creation or replacement that would break a rule. Without it each rule is a preference."},
+	{Path: "placement.verified", Class: ActionNone, Default: "`false`", Line: "Refuses the admission of more than `max_per` members on one attested machine. Only with `spread` `machine`."},
+	{Path: "placement.machines", Class: ActionNone, Default: "every machine", Range: "16 to 64 hex digits each, at most 256", Line: "Attested machines on which members are admitted, as `cadre admission explain` shows them."},
+	{Path: "placement.with", Class: ActionNone, Range: "at most 32", Line: "Groups on whose nodes the slots belong."},
+	{Path: "placement.not_with", Class: ActionNone, Range: "at most 32", Line: "Groups whose nodes the slots avoid."},
 
 	{Path: "workload", Line: "The driver of the workload: roles, quorum, hand-over."},
 	{Path: "workload.kind", Class: ActionRestart, Default: "`none`", Line: "`consul`, `patroni`, `etcd` or `none`."},

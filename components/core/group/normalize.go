@@ -32,6 +32,9 @@ func (s *Spec) Normalize() {
 	fill(&s.Platform, defaultPlatform)
 	fill(&s.ManagementPolicy, OrderedReady)
 	fill(&s.Workload.Kind, WorkloadNone)
+	if s.Placement.Spread != SpreadNone {
+		fill(&s.Placement.MaxPer, 1)
+	}
 	for i := range s.LifecycleHooks {
 		s.LifecycleHooks[i].normalize()
 	}

@@ -22,10 +22,11 @@ type Spec struct {
 	ManagementPolicy ManagementPolicy `json:"management_policy,omitempty"`
 	UpdatePolicy     UpdatePolicy     `json:"update_policy"`
 	PreservedState   PreservedState   `json:"preserved_state,omitzero"`
-	Placement        Placement        `json:"placement,omitzero"`
-	Workload         Workload         `json:"workload,omitzero"`
-	LifecycleHooks   []LifecycleHook  `json:"lifecycle_hook,omitempty"`
-	HealthChecks     []HealthCheck    `json:"health_check,omitempty"`
+	// Placement chooses nodes for new CVMs. It is not part of the Revision.
+	Placement      Placement       `json:"placement,omitzero"`
+	Workload       Workload        `json:"workload,omitzero"`
+	LifecycleHooks []LifecycleHook `json:"lifecycle_hook,omitempty"`
+	HealthChecks   []HealthCheck   `json:"health_check,omitempty"`
 	// AutoHealing repairs failed members automatically; absent: an operator repairs them. Neither
 	// AutoHealing nor RestartPolicy is part of the Revision.
 	AutoHealing   *AutoHealing  `json:"auto_healing_policies,omitempty"`
@@ -130,6 +131,9 @@ type UpdatePolicy struct {
 	// Leader is "last" (default) or "ask". With "ask" the step of the leading Slot waits for an
 	// operator who names it.
 	Leader string `json:"leader,omitempty"`
+	// Order is empty (by role and ordinal) or "by_domain": the members of one failure domain, the
+	// placement's, are updated before those of the next one.
+	Order string `json:"order,omitempty"`
 	// ParallelVoters lifts the cap of one voter at a time (R17).
 	ParallelVoters bool `json:"parallel_voters,omitempty"`
 	// RequireApproval holds each new Revision back, the group's first one too, until

@@ -29,6 +29,7 @@ func (v *validator) all(s Spec) error {
 	v.template(s.Template)
 	v.updatePolicy(s)
 	v.voters(s)
+	v.placement(s)
 	v.workload(s)
 	v.hooks(s.LifecycleHooks)
 	v.checks(s.HealthChecks)
