@@ -84,8 +84,13 @@ type InstanceStatus struct {
 	AppID      string `json:"app_id,omitempty"`
 	InstanceID string `json:"instance_id,omitempty"`
 	VMUUID     string `json:"vm_uuid,omitempty"`
-	VIP        string `json:"vip,omitempty"`
-	BootID     string `json:"boot_id,omitempty"`
+	// Node is the id of the CVM's node, NodeName and Region are the platform's words for it. Answers of
+	// the API have them; records do not, because an older coordinator could not read them.
+	Node     string `json:"node,omitempty"`
+	NodeName string `json:"node_name,omitempty"`
+	Region   string `json:"region,omitempty"`
+	VIP      string `json:"vip,omitempty"`
+	BootID   string `json:"boot_id,omitempty"`
 	// Assigned is the leader's last decision, Observed the Revision that attestation proved (R4).
 	Assigned string `json:"assigned_revision,omitempty"`
 	Observed string `json:"observed_revision,omitempty"`

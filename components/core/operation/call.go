@@ -41,7 +41,9 @@ func (c *Call) issue(part Part, f Facts, now time.Time) {
 	if p := f.Platform; p != nil {
 		c.HashBefore, c.UpdatedBefore, c.BootErrorBefore = p.ComposeHash, p.UpdatedAt, p.BootError
 	}
-	c.IssuedAt, c.Outcome = now, ""
+	if c.IssuedAt, c.Outcome, c.Node = now, "", ""; part == PartCreate {
+		c.Node = f.Node
+	}
 	c.Number++
 }
 

@@ -37,6 +37,7 @@ type Facts struct {
 	Readiness
 	Leadership
 	Belonging
+	Placing
 
 	// Safe is the verdict of the precommit check of quorum and roles (R50).
 	Safe       bool

@@ -74,6 +74,9 @@ func MayCall(op Operation, f Facts) (reason string, ok bool) {
 	}
 	// The decision saw all nodes that could have the CVM. One that went silent since has none: no call has left yet.
 	f.PlatformKnown = f.PlatformKnown || f.Unlisted != "" && op.Call.Part == PartCreate && op.Call.Number == 1
+	if op.Call.Part == PartCreate && f.Misplaced != "" {
+		return f.Misplaced, false
+	}
 	if reason, ok := op.mayAct(f); !ok {
 		return reason, false
 	}

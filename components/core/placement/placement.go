@@ -228,16 +228,17 @@ func (b *Board) option(n Node, a Ask) option {
 func (o option) usable() bool { return !o.node.Silent && !o.full }
 
 // compare puts the better node first. A node that refused the CVM comes last, since the platform
-// would refuse it again. No two nodes are equal.
+// would refuse it again. Preferences count in the order nodes, not_with, with, spread. No two nodes are
+// equal.
 func (o option) compare(other option) int {
-	return cmp.Or(btoi(o.avoid)-btoi(other.avoid), cmp.Compare(o.weight(), other.weight()), cmp.Compare(o.inDomain, other.inDomain),
-		cmp.Compare(o.onNode, other.onNode), cmp.Compare(o.node.ID, other.node.ID))
+	return cmp.Or(btoi(o.avoid)-btoi(other.avoid), cmp.Compare(o.breaks(ruleNodes), other.breaks(ruleNodes)),
+		cmp.Compare(o.breaks(ruleNotWith), other.breaks(ruleNotWith)), cmp.Compare(o.breaks(ruleWith), other.breaks(ruleWith)), cmp.Compare(o.inDomain, other.inDomain), cmp.Compare(o.onNode, other.onNode), cmp.Compare(o.node.ID, other.node.ID))
 }
 
-// weight counts the broken rules except the bound of a domain: the order by members covers that.
-func (o option) weight() (n int) {
+// breaks counts how often a rule is broken. The bound of a domain is not asked: the order by members covers it.
+func (o option) breaks(rule string) (n int) {
 	for _, one := range o.broken {
-		n += btoi(one.rule != ruleSpread)
+		n += btoi(one.rule == rule)
 	}
 	return n
 }

@@ -42,7 +42,7 @@ func TestChoose(t *testing.T) {
 		"no platform's nodes, a preference":           {Request{Rules: spread}, Ask{}, "", ""},
 		"no platform's nodes, hard":                   {Request{Rules: hard}, Ask{}, "", "the platform names no nodes"},
 		"hard and full":                               {Request{Rules: hard, Nodes: nodes("a", "b"), Members: members("a", "b")}, Ask{}, "", "a has 1 of the group, max_per is 1, b has 1 of the group, max_per is 1; to clear it: add a node, or raise max_per, or remove placement.require"},
-		"hard, one does not answer":                   {Request{Rules: hard, Nodes: []Node{{ID: "a"}, {ID: "b", Silent: true}}, Members: members("a")}, Ask{}, "", "b does not answer; to clear it: add a node, or raise max_per; or bring its host back"},
+		"hard, one does not answer":                   {Request{Rules: hard, Nodes: []Node{{ID: "a"}, {ID: "b", Silent: true}}, Members: members("a")}, Ask{}, "", "b does not answer; to clear it: add a node, or raise max_per, or bring its host back"},
 		"a node that does not answer is never chosen": {Request{Rules: spread, Nodes: []Node{{ID: "a"}, {ID: "b", Silent: true}}, Members: members("a")}, Ask{}, "a", ""},
 		"none answers":                                {Request{Rules: spread, Nodes: []Node{{ID: "a", Silent: true}}}, Ask{}, "", ""},
 		"hard and a member's node is unknown":         {Request{Rules: hard, Nodes: nodes("a", "b"), Members: members("")}, Ask{}, "", "the node of db-0 is unknown"},

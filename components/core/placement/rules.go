@@ -95,7 +95,7 @@ func refusal(options []option) string {
 		parts = append(parts, fmt.Sprintf("%d more nodes do not fit either", more))
 	}
 	slices.Sort(clears)
-	return fmt.Sprintf("no node fits placement: %s; to clear it: %s, or remove placement.require", strings.Join(parts, ", "), strings.Join(clears, "; or "))
+	return fmt.Sprintf("no node fits placement: %s; to clear it: %s, or remove placement.require", strings.Join(parts, ", "), strings.Join(clears, ", or "))
 }
 
 // why is the first reason against the node.

@@ -2,9 +2,6 @@ package rollout
 
 import (
 	"cmp"
-	"reflect"
-
-	"cadre.dev/core/group"
 )
 
 // bind records the CVM that fills a Slot, at the first listing that shows exactly one CVM with the Slot's name. The
@@ -26,15 +23,6 @@ func (m *member) bind(appID string) {
 	}
 	if m.record.AppID == "" {
 		m.record.AppID = i.AppID
-	}
-}
-
-// keepNode records the node of the bound CVM, for a group whose records need it.
-func (w *world) keepNode(m *member) {
-	i := m.seen.Instance
-	needs := w.spec.Platform == group.PlatformVMM || !reflect.ValueOf(w.spec.Placement).IsZero()
-	if needs && i != nil && i.Node != "" && m.bound(i) {
-		m.record.Node = i.Node
 	}
 }
 

@@ -47,6 +47,8 @@ var predicates = []predicate{
 		check: (*world).holdsOfAsking, once: "a step that began was requested, or its Slot did not lead"},
 	{names: []string{HoldStepDelay}, only: []operation.Kind{operation.Update}, voluntary: true, actor: operation.ActorRollout,
 		check: (*world).holdsOfDelay, once: "the rule is about the beginning of a step"},
+	{names: []string{HoldDomain}, only: []operation.Kind{operation.Update}, stops: true, voluntary: true, actor: operation.ActorRollout,
+		check: (*world).holdsOfDomain, once: "the rule is about the beginning of a step"},
 	{names: []string{HoldUpdateUnfinished}, only: []operation.Kind{operation.Restart}, actor: operation.ActorOperator,
 		check: (*world).holdsOfUnfinished, once: "nothing else is given to a CVM while its restart is open"},
 	{names: []string{HoldCallUndecided}, check: (*world).holdsOfUndecided,
@@ -61,6 +63,7 @@ var predicates = []predicate{
 
 	{names: []string{HoldPredecessor, HoldAppID}, only: []operation.Kind{operation.Create}, check: (*world).holdsOfCreate,
 		once: "a creation takes nothing away"},
+	{names: []string{HoldPlacement}, only: []operation.Kind{operation.Create, operation.Replace}, check: (*world).holdsOfPlacement},
 
 	{names: []string{HoldSetChanging, HoldVoterScaleIn}, only: []operation.Kind{operation.Create, operation.Delete, operation.Replace},
 		check: (*world).holdsOfSet},

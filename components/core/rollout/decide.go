@@ -267,6 +267,7 @@ func (t *taken) add(w *world, c candidate) {
 	if w.joins(c) || w.returns(c) {
 		t.joining = append(t.joining, c.m)
 	}
+	w.take(c)
 	switch c.kind {
 	case operation.Create:
 		t.creates = append(t.creates, c.m.slot)

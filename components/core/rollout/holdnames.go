@@ -122,6 +122,10 @@ const (
 	HoldUnmanagedInstance = "unmanaged_instance"
 	// HoldNotAMember: the set no longer lists the member, and no step is under way that would create it again.
 	HoldNotAMember = "not_a_member"
+	// HoldPlacement: a hard rule of the placement lets no node be chosen for the CVM.
+	HoldPlacement = "placement"
+	// HoldDomain: the update of another failure domain is finished first.
+	HoldDomain = "domain_in_progress"
 	// HoldScaleInOrder: one Slot is removed at a time, the highest ordinal first (R109).
 	HoldScaleInOrder = "scale_in_order"
 )

@@ -96,12 +96,13 @@ func (w *world) limiterFor(m *member) limiter {
 
 func (w *world) bucket() bucket {
 	return w.found.bucket.of(func() (b bucket) {
+		dead := map[string]bool{}
 		for _, m := range w.members {
 			b.emptied = later(b.emptied, m.record.Heals.Rated())
 			if w.now.Before(w.backUntil(m)) {
 				b.emptied = later(b.emptied, m.record.AvailableSince)
 				b.unhealthy++
-			} else if w.counts(m) {
+			} else if w.counts(m) && w.firstOfNode(m, dead) {
 				b.unhealthy++
 			}
 		}

@@ -99,6 +99,7 @@ type Observation struct {
 	Slots []SlotObservation
 	// Fleet counts the reporting agents of all groups.
 	Fleet Fleet
+	Places
 	// Orphans are platform instances of this group that no Slot claims (R77).
 	Orphans []string
 	// Pause and Freeze are an operator's overrides in force on the group, or nil.

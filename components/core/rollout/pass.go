@@ -64,6 +64,7 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 		// A leader that has to hand over again does so as in a drain: the rollout's one transfer was made already.
 		f.HandOver = w.transfer(candidate{m: m, kind: operation.Drain, to: op.To, condition: well})
 	}
+	f.Placing = w.placing(m, op)
 	f.SafeReason = w.unsafe(m, op)
 	f.Safe = f.SafeReason == ""
 	return f

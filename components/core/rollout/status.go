@@ -38,6 +38,11 @@ const (
 	ConditionQuarantined = "Quarantined"
 	// ConditionFlapping: Slots that were available and unavailable by turns, and do not count yet (R9).
 	ConditionFlapping = "Flapping"
+	// ConditionPlacement is false while members are where the spec's placement does not want them, or the placement
+	// names an unknown group.
+	ConditionPlacement = "Placement"
+	// ConditionVotersShareNode is true while all voters are on one of the platform's nodes.
+	ConditionVotersShareNode = "VotersShareNode"
 	// ConditionSimulated: admissions happened under a root that is not Intel's.
 	ConditionSimulated = "Simulated"
 )
@@ -98,6 +103,7 @@ func (w *world) instanceStatus(m *member) group.InstanceStatus {
 	if i := m.seen.Instance; i != nil {
 		s.PlatformStatus = i.Status
 	}
+	s.Node, s.NodeName, s.Region = w.placeOf(m)
 	if m.open != nil {
 		s.Operation, s.Phase = m.open.ID, string(m.open.Phase)
 		s.Reason = cmp.Or(m.open.Reason, m.reason)
@@ -217,6 +223,7 @@ func (w *world) conditions(s group.Status) []group.Condition {
 		}
 		add(ConditionAdmissionPolicy, false, problems[0].Reason, Few(texts, "; "))
 	}
+	w.addPlacement(add)
 	if w.obs.Simulated {
 		add(ConditionSimulated, true, "SimulatedRoot", "admissions were made under a simulated root of trust")
 	}

@@ -25,6 +25,7 @@ import (
 //	I18  the call stands in the record before it is made
 //	R139 only its drain begins for a drained Slot, and no step takes a protected
 //	     member away while it works
+//	placement  a hard rule is never broken, and a node that does not answer gets no CVM
 //	I22  the same input in another order gives the same plan, and a held Action says why
 type checker struct {
 	w     *world
@@ -70,6 +71,8 @@ func (k *checker) plan(spec group.Spec, rec rollout.Records, obs rollout.Observa
 	if now.Second()%5 != 0 && !k.always {
 		return // it takes as long as everything else
 	}
+	slices.Reverse(obs.Nodes)
+	slices.Reverse(obs.Others)
 	slices.Reverse(obs.Slots)
 	slices.Reverse(rec.Slots)
 	slices.Reverse(rec.Operations)

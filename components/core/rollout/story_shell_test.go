@@ -99,6 +99,7 @@ func (c *coordinator) next(end time.Time) time.Time {
 func (c *coordinator) observe() rollout.Observation {
 	obs := rollout.Observation{Platform: rollout.Source{Known: !c.w.blind}, Records: rollout.Source{Known: true}, At: c.clock(),
 		Pause: c.pause, Freeze: c.freeze, Requests: slices.Clone(c.store.requests), Deletion: c.deleting, DeleteDisks: c.givenUp, Refused: c.refused}
+	obs.Nodes, obs.Others = slices.Clone(c.w.nodes), slices.Clone(c.w.others)
 	for i, r := range obs.Requests {
 		for _, op := range c.store.operations {
 			obs.Requests[i].Spent = obs.Requests[i].Spent || op.Request.ID == r.ID
@@ -350,7 +351,10 @@ func (c *coordinator) call(op operation.Operation, e operation.Effect) {
 		return
 	}
 	c.check.called(op, e)
-	c.w.force = e.Force
+	c.w.force, c.w.chosen = e.Force, op.Call.Node
+	if e.Call == operation.PartCreate {
+		c.check.placed(op)
+	}
 	how := string(e.Call)
 	if e.Force {
 		how = "forced " + how

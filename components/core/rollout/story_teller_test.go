@@ -142,8 +142,8 @@ func (s *story) option(text string) error {
 		p.Interruption = value
 	case "disk":
 		s.c.spec.PreservedState.Disk = value
-	case "nodes":
-		s.w.nodes = number
+	case "hosts":
+		s.w.hosts = number
 		return notNumber
 	case "stopping":
 		s.c.spec.Platform = group.PlatformVMM
@@ -197,7 +197,7 @@ func (s *story) option(text string) error {
 		p.ProgressDeadline = group.Duration(length)
 		return notLength
 	default:
-		return fmt.Errorf("there is no option %q", text)
+		return s.placementOption(word, value)
 	}
 	return nil
 }

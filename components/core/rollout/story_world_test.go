@@ -39,8 +39,8 @@ type world struct {
 	broken, stuck map[string]bool
 	// says is the workload's message at a broken Revision.
 	says map[string]string
-	// nodes is the number of hosts, host-0 and so on, or 0; silent hosts do not answer, and dead hosts run no CVM.
-	nodes        int
+	// hosts is the number of hosts, host-0 and so on, or 0; silent hosts do not answer, and dead hosts run no CVM.
+	hosts        int
 	silent, dead map[string]bool
 	// force: the current call does not ask the guest.
 	force bool
@@ -58,6 +58,7 @@ type world struct {
 	nofailover map[string]bool
 	learners   map[string]bool
 	set        set
+	places
 
 	bootTakes time.Duration
 	drain     map[string]drainWay
@@ -193,12 +194,15 @@ func (w *world) of(slot string) *cvm {
 // make adds a CVM that boots a Revision.
 func (w *world) make(slot string, content group.Template) *cvm {
 	w.made++
-	c := &cvm{uuid: fmt.Sprintf("vm-%d", w.made), instance: fmt.Sprintf("i-%d", w.made), slot: slot, content: content, steps: map[string]*drainStep{}}
+	c := &cvm{uuid: fmt.Sprintf("vm-%d", w.made), instance: fmt.Sprintf("i-%d", w.made), slot: slot, node: w.nodeFor(), content: content, steps: map[string]*drainStep{}}
 	w.cvms = append(w.cvms, c)
-	for n := range w.nodes { // the next host that answers
-		if c.node = fmt.Sprintf("host-%d", (w.made-1+n)%w.nodes); !w.silent[c.node] {
+	for n := range w.hosts { // the next host that answers
+		if c.node = fmt.Sprintf("host-%d", (w.made-1+n)%w.hosts); !w.silent[c.node] {
 			break
 		}
+	}
+	if c.node != "" && w.hosts == 0 {
+		w.log("%s is made on node %s", slot, c.node)
 	}
 	c.reboot(w)
 	return c

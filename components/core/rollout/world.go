@@ -62,6 +62,9 @@ type found struct {
 	givenUp     once[map[string]bool]
 	// waits: the rollout waits only for its workload's permission or an operator's decision.
 	waits once[bool]
+	// board has the places of the members. turn is the failure domain that is updated now.
+	board once[*places]
+	turn  once[turn]
 	// proven is the Revision for a new Slot until a member has proven the target.
 	proven once[string]
 }
