@@ -74,6 +74,7 @@ type Server struct {
 	apiv1.UnimplementedAuditServiceServer
 	apiv1.UnimplementedOperatorServiceServer
 	apiv1.UnimplementedCoordinatorsServiceServer
+	apiv1.UnimplementedBootServiceServer
 	logs
 
 	// Attest answers AttestCoordinator; nil: unimplemented. Set it before Start.
@@ -116,6 +117,7 @@ type Server struct {
 	coordinators func(instance string) *apiv1.GetCoordinatorsResponse
 	stepDown     func(instance, raftTo string)
 	removed      []string
+	boots        boots
 	backups      Backups
 	metrics      string
 	// agentMetrics are the figures of agents by Slot.
@@ -184,6 +186,7 @@ func (s *Server) serve(t testing.TB, listener net.Listener) {
 	apiv1.RegisterOperationServiceServer(server, s)
 	apiv1.RegisterRecoveryServiceServer(server, s)
 	apiv1.RegisterBackupServiceServer(server, s)
+	apiv1.RegisterBootServiceServer(server, s)
 	apiv1.RegisterControlServiceServer(server, s)
 	apiv1.RegisterAuditServiceServer(server, s)
 	apiv1.RegisterOperatorServiceServer(server, s)

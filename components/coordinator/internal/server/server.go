@@ -149,6 +149,7 @@ type Server struct {
 	apiv1.UnimplementedOperatorServiceServer
 	apiv1.UnimplementedCoordinatorsServiceServer
 	apiv1.UnimplementedBackupServiceServer
+	apiv1.UnimplementedBootServiceServer
 	cfg      Config
 	operator operatorOnce
 	callers  *callers.Callers
@@ -213,6 +214,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	apiv1.RegisterOperatorServiceServer(server, s)
 	apiv1.RegisterCoordinatorsServiceServer(server, s)
 	apiv1.RegisterBackupServiceServer(server, s)
+	apiv1.RegisterBootServiceServer(server, s)
 	apiv1.RegisterMetricsServiceServer(server, newMetricsServer(s))
 	apiv1.RegisterLogServiceServer(server, logService{s: s})
 	stop := context.AfterFunc(ctx, func() {
