@@ -40,6 +40,7 @@ const readRetries = `{"methodConfig":[{
     {"service":"cadre.api.v1.ClusterService","method":"PingPeer"},
     {"service":"cadre.api.v1.ControlService"},
     {"service":"cadre.api.v1.AuditService"},
+    {"service":"cadre.api.v1.BootService"},
     {"service":"cadre.api.v1.OperatorService","method":"AddOperator"},
     {"service":"cadre.api.v1.OperatorService","method":"ListOperators"},
     {"service":"cadre.api.v1.OperatorService","method":"RotateOperator"},
