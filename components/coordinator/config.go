@@ -30,7 +30,10 @@ type Config struct {
 	Slot string
 	// Replicas is how many coordinators the cluster has: 1, 3 or 5.
 	Replicas int
-	Trust    attest.Trust
+	// PlatformDriver names the driver of Deps.Platform, one of group.Platforms; empty: phala. Groups of
+	// another platform are refused.
+	PlatformDriver string
+	Trust          attest.Trust
 	// TrustFile is the text that Trust was parsed from. Run rejects a text that is not part of this
 	// CVM's measured compose file.
 	TrustFile []byte

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -365,8 +366,11 @@ func (c *Coordinator) assembleSecrets(consulAddress string, epoch uint32) error 
 // assembleServices creates the services for members and operators, and the leader's duties.
 func (c *Coordinator) assembleServices(consulAddress string) {
 	c.assembleAdmission()
-	judge := specvalidate.New(c.info.AppID, c.cfg.Trust.Images)
-	measured := measure.New(c.cfg.Cluster, c.cfg.Trust.DocumentRules())
+	driver := cmp.Or(c.cfg.PlatformDriver, group.PlatformPhala)
+	judge := specvalidate.New(c.info.AppID, c.cfg.Trust.Images).On(driver)
+	rules := c.cfg.Trust.DocumentRules()
+	rules.Platform = driver
+	measured := measure.New(c.cfg.Cluster, rules)
 	c.assembleReconciler(judge, measured)
 	c.assembleServer(judge, measured, consulAddress)
 	c.gauges()

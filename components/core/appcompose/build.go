@@ -1,8 +1,10 @@
 package appcompose
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -68,29 +70,41 @@ func Build(f Fields) ([]byte, error) {
 	return raw, err
 }
 
-// Render writes the document of a program that Cadre runs, a Revision or the coordinators. It sets
-// every key that Phala Cloud's servers are known to add, so that a server which keeps the sent
-// document measures these bytes. envs are the names that the encrypted environment sets. Render
-// replaces MarkPlace in compose with the text's mark.
+// profiles are, by platform, the keys of a rendered document that not every platform has. Phala
+// Cloud's servers add these three to a document without them, so that a server which keeps the sent
+// document measures its bytes. A host's dstack-vmm stores the sent bytes and adds nothing.
+var profiles = map[string]map[string]any{
+	"phala": {"features": []string{"kms", "tproxy-net"}, "tproxy_enabled": true, "pre_launch_script": PreLaunchScript},
+	"vmm":   {},
+}
+
+// Render writes the document of a program that Cadre runs, a Revision or the coordinators, for Phala
+// Cloud. envs are the names that the encrypted environment sets. Render replaces MarkPlace in compose
+// with the text's mark.
 func Render(name, compose string, envs []string) ([]byte, error) {
 	return Rules{}.Render(name, compose, envs)
 }
 
-// Render is the package's Render for a cluster whose trust file gives these rules.
+// Render is the package's Render for a platform, and for a cluster whose trust file gives these rules.
 func (r Rules) Render(name, compose string, envs []string) ([]byte, error) {
 	if strings.TrimSpace(compose) == "" {
 		return nil, errors.New("docker_compose_file: is empty; give the text of a compose file")
 	}
+	profile, known := profiles[cmp.Or(r.Platform, "phala")]
+	if !known {
+		return nil, fmt.Errorf("platform %q is not known: use one of %s", r.Platform, strings.Join(slices.Sorted(maps.Keys(profiles)), ", "))
+	}
 	names := append([]string{}, envs...)
 	slices.Sort(names)
-	raw, err := Encode(map[string]any{
+	doc := map[string]any{
 		"manifest_version": 2, "runner": "docker-compose", "name": name, "docker_compose_file": Marked(compose),
-		"allowed_envs": slices.Compact(names), "features": []string{"kms", "tproxy-net"},
-		"kms_enabled": true, "local_key_provider_enabled": false, "no_instance_id": false,
-		"gateway_enabled": true, "tproxy_enabled": true,
+		"allowed_envs": slices.Compact(names),
+		"kms_enabled":  true, "local_key_provider_enabled": false, "no_instance_id": false, "gateway_enabled": true,
 		"public_logs": false, "public_sysinfo": false, "public_tcbinfo": true,
-		"secure_time": !r.SecureTimeOff, "storage_fs": "zfs", "init_script": InitScript, "pre_launch_script": PreLaunchScript,
-	})
+		"secure_time": !r.SecureTimeOff, "storage_fs": "zfs", "init_script": InitScript,
+	}
+	maps.Copy(doc, profile)
+	raw, err := Encode(doc)
 	if err == nil && len(raw) > MaxSize {
 		return nil, fmt.Errorf("app-compose.json has %d bytes, dstack takes at most %d", len(raw), MaxSize)
 	}

@@ -19,6 +19,9 @@ type Rules struct {
 	// SecureTimeOff: the guest does not wait for authenticated time before it boots. Documents
 	// are rendered with secure_time false, and both values are accepted.
 	SecureTimeOff bool
+	// Platform selects the keys that Render adds for the servers of a platform, such as "phala" or
+	// "vmm"; empty: phala. It decides about no document: each platform's is judged by one list.
+	Platform string
 }
 
 // Judged are the document's values for other decisions.

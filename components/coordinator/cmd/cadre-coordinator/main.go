@@ -19,7 +19,7 @@ import (
 	"cadre.dev/logging"
 	"cadre.dev/overlay"
 	"cadre.dev/platform"
-	"cadre.dev/platform/phala"
+	"cadre.dev/platform/drivers"
 )
 
 // version is set at link time.
@@ -56,7 +56,7 @@ func run(ctx context.Context, args []string, env func(string) string) error {
 		return err
 	}
 	guest := attest.NewGuestClient(o.dstackSocket)
-	cloud, err := phala.New(phala.Config{BaseURL: o.platformAPI, APIKey: key, Log: log, KeyService: guest.KeyService, Settle: o.platformSettle, ShutdownTimeout: o.shutdownTimeout})
+	cloud, err := drivers.Open(drivers.Options{API: o.platformAPI, Key: key, Log: log, KeyService: guest.KeyService, Settle: o.platformSettle, ShutdownTimeout: o.shutdownTimeout})
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func run(ctx context.Context, args []string, env func(string) string) error {
 		log.Warn("simulated attestation is allowed by the measured trust file")
 	}
 	c, err := coordinator.New(coordinator.Config{
-		Cluster: o.cluster, Slot: o.slot, Replicas: o.replicas, Trust: trust, TrustFile: trustFile, RevisionMark: o.revisionMark,
+		Cluster: o.cluster, Slot: o.slot, Replicas: o.replicas, PlatformDriver: drivers.Of(o.platformAPI), Trust: trust, TrustFile: trustFile, RevisionMark: o.revisionMark,
 		Gateway:    overlay.Gateway{Domain: o.gatewayDomain, Address: o.gatewayAddress},
 		Rendezvous: o.rendezvous, Paths: o.paths, RestoreClusterID: o.restoreClusterID,
 		StateDir: o.stateDir, RunDir: o.runDir, ConsulBinary: o.consulBinary, Datacenter: o.datacenter, Version: version,

@@ -21,6 +21,8 @@ import (
 // Validator validates specs for one cluster. Safe for concurrent use.
 type Validator struct {
 	ownApp string
+	// platform is the driver of the cluster; "": no check.
+	platform string
 	// images are the OS images whose measurements the cluster trusts, sorted; nil: no check.
 	images []string
 
@@ -39,6 +41,13 @@ func New(ownApp string, images map[string][]policy.Measurement) *Validator {
 	return &Validator{ownApp: plainApp(ownApp), images: slices.Sorted(maps.Keys(images)), linted: map[[sha256.Size]byte][]group.Problem{}}
 }
 
+// On returns v for a cluster on a platform of this driver: a group of another platform is refused. Call it
+// before v is used.
+func (v *Validator) On(platform string) *Validator {
+	v.platform = platform
+	return v
+}
+
 // Edit returns why spec, a valid document, may not replace the spec in force of its group; nil: it
 // may. Errors are *group.ValidationError.
 //
@@ -50,7 +59,7 @@ func (v *Validator) Edit(records *view.View, spec group.Spec) error {
 
 // edit is Edit of a spec that was stored at index; MaxUint64: it is not stored yet.
 func (v *Validator) edit(records *view.View, spec group.Spec, index uint64) error {
-	problems := v.app(spec)
+	problems := append(v.app(spec), v.elsewhere(spec)...)
 	accepted, ok := records.Accepted[spec.Name]
 	if !ok || !sameContent(accepted.Value.Template, spec.Template) {
 		problems = append(problems, v.Template(spec.Template)...)
@@ -65,6 +74,14 @@ func (v *Validator) edit(records *view.View, spec group.Spec, index uint64) erro
 	// Hooks and checks name services, and can change while the content stays.
 	problems = append(problems, asProblems(lint.Actions(spec))...)
 	return invalid(spec.Name, problems)
+}
+
+// elsewhere refuses a group of another platform than the cluster's, whose coordinators have no other key.
+func (v *Validator) elsewhere(spec group.Spec) []group.Problem {
+	if v.platform == "" || spec.Platform == v.platform {
+		return nil
+	}
+	return []group.Problem{{Path: "platform", Message: fmt.Sprintf("is %q, and this cluster runs on %q: write platform = %q, or apply the group to a cluster on %s", spec.Platform, v.platform, v.platform, spec.Platform)}}
 }
 
 // inItsApp returns accepted with the app of the group's CVMs, which next must keep. The first

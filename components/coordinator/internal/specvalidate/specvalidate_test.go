@@ -344,3 +344,20 @@ func TestOfTwoNewGroupsTheFirstGetsAName(t *testing.T) {
 		t.Error("a spec that is not stored yet takes a name")
 	}
 }
+
+// TestAGroupOfAnotherPlatformIsRefused: the error names the field and the way out.
+func TestAGroupOfAnotherPlatformIsRefused(t *testing.T) {
+	phala := spec(func(*group.Spec) {})
+	own := spec(func(s *group.Spec) { s.Platform = group.PlatformVMM })
+	judge := specvalidate.New(ownApp, nil).On(group.PlatformVMM)
+	err := judge.Edit(records(phala, 5, nil, 0), phala)
+	if err == nil || !strings.Contains(err.Error(), `platform: is "phala", and this cluster runs on "vmm": write platform = "vmm"`) {
+		t.Errorf("another platform: %v", err)
+	}
+	if err := judge.Edit(records(own, 5, nil, 0), own); err != nil {
+		t.Errorf("the cluster's own: %v", err)
+	}
+	if err := judge.Stored(records(phala, 5, &phala, 5), "pg"); err != nil {
+		t.Errorf("an accepted one: %v", err)
+	}
+}
