@@ -146,17 +146,13 @@ func sameTrust(a, b any) bool {
 	return errX == nil && errY == nil && reflect.DeepEqual(x, y)
 }
 
-func platformOf(p groupfile.ClusterPlatform) client.Platform {
-	return client.Platform{Driver: p.Driver, APIURL: p.APIURL, APIKeyEnv: p.APIKeyEnv, APIKey: p.APIKey}
-}
-
 func facts(o Options, c client.Context) (groupfile.Coordinator, error) {
 	trust, err := json.Marshal(c.Trust)
 	if err != nil {
 		return groupfile.Coordinator{}, fmt.Errorf("write the trust file: %w", err)
 	}
 	co, err := o.Cluster.Coordinator(groupfile.Facts{
-		Cluster: c.Cluster, CoordinatorAppID: c.CoordinatorAppID, TrustJSON: string(trust), PlatformAPIKey: o.APIKey,
+		Cluster: c.Cluster, CoordinatorAppID: c.CoordinatorAppID, TrustJSON: string(trust), PlatformAPI: o.Cluster.Platform.InCVM, PlatformAPIKey: o.APIKey,
 	})
 	if err != nil {
 		return co, err

@@ -1,6 +1,7 @@
 package genesis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,6 +39,9 @@ func deploy(ctx context.Context, o Options, c client.Context, co groupfile.Coord
 	if err := c.Save(o.ContextPath); err != nil {
 		return nil, c, err
 	}
+	if err := o.allowKeys(c.CoordinatorAppID, p.ComposeHash, false); err != nil {
+		return nil, c, err
+	}
 	for n := range co.Replicas {
 		name := CVMName(c.Cluster, n)
 		if i, ok := found[name]; ok {
@@ -48,7 +52,7 @@ func deploy(ctx context.Context, o Options, c client.Context, co groupfile.Coord
 			continue
 		}
 		t.Env = envOf(co.Env, n)
-		req := platform.CreateRequest{Name: name, Provisioned: p, Template: t}
+		req := platform.CreateRequest{Name: name, Provisioned: p, Template: t, Node: freest(o.Cluster.Platform.Nodes, slices.Collect(maps.Values(found)))}
 		if len(found) > 0 {
 			req.AppID = c.CoordinatorAppID
 		}
@@ -57,6 +61,7 @@ func deploy(ctx context.Context, o Options, c client.Context, co groupfile.Coord
 		if err != nil {
 			return nil, c, err
 		}
+		made.Node = cmp.Or(made.Node, req.Node)
 		found[name] = made
 	}
 	return found, c, nil
@@ -93,9 +98,11 @@ func offer(ctx context.Context, o Options, c client.Context, co groupfile.Coordi
 // measured describes the required document of the coordinators. Their env names are a closed list:
 // agents do not know the coordinators' spec and reject any other name.
 func measured(c client.Context, co groupfile.Coordinator) appcompose.Want {
+	rules := c.Trust.DocumentRules()
+	rules.Platform = c.Platform.Driver
 	return appcompose.Want{
 		Name: c.Cluster + "-coordinator", Compose: co.Compose, Envs: slices.Collect(maps.Keys(envOf(co.Env, 0))),
-		Rules: c.Trust.DocumentRules(),
+		Rules: rules,
 	}
 }
 
@@ -173,7 +180,7 @@ func running(ctx context.Context, o Options, c client.Context, want map[string]p
 			name := CVMName(c.Cluster, n)
 			switch i, ok := found[name]; {
 			case ok && i.BootError != "":
-				return fmt.Errorf("%s does not boot: %s", name, i.BootError)
+				return bootProblem(name, i.BootError)
 			case !ok || !i.Running():
 				waiting = append(waiting, fmt.Sprintf("%s (%s)", name, i.Status))
 			}

@@ -150,10 +150,10 @@ func (r *Replacement) removeVoter(ctx context.Context, s seen) error {
 
 // make creates the CVM again, in the coordinators' app.
 func (r *Replacement) make(ctx context.Context, s seen) error {
-	existing := ""
+	existing, others := "", []platform.Instance{}
 	for _, slot := range slices.Sorted(maps.Keys(s.cvms)) {
 		if slot != r.slot {
-			existing = s.cvms[slot].VMUUID
+			existing, others = s.cvms[slot].VMUUID, append(others, s.cvms[slot])
 		}
 	}
 	t, p, err := offer(ctx, r.o, r.c, r.co, existing)
@@ -163,9 +163,12 @@ func (r *Replacement) make(ctx context.Context, s seen) error {
 	if p.ComposeHash != r.hash {
 		return fmt.Errorf("the platform measures compose hash %s now, and measured %s at the start", p.ComposeHash, r.hash)
 	}
+	if err := r.o.allowKeys(r.c.CoordinatorAppID, p.ComposeHash, false); err != nil {
+		return err
+	}
 	n := r.ordinal(r.slot)
 	t.Env = envOf(r.co.Env, n)
-	req := platform.CreateRequest{Name: CVMName(r.c.Cluster, n), AppID: r.c.CoordinatorAppID, Provisioned: p, Template: t}
+	req := platform.CreateRequest{Name: CVMName(r.c.Cluster, n), AppID: r.c.CoordinatorAppID, Provisioned: p, Template: t, Node: freest(r.o.Cluster.Platform.Nodes, others)}
 	r.o.Say("creating " + req.Name + " with an empty disk")
 	_, err = create(ctx, r.o, r.c, req, r.co.Replicas)
 	return err

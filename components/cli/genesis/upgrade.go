@@ -20,6 +20,9 @@ const (
 	// maxChanges bounds the changes of one coordinator in one run: the compose file, the shape, the OS
 	// image, and one of them again.
 	maxChanges = 4
+	// guestPatience is how long a guest may take to shut down before its change, until its CVM is stopped
+	// as by a power cut.
+	guestPatience = 2 * time.Minute
 	// maxStepDowns bounds the steps down of one coordinator in one run.
 	maxStepDowns = 5
 )
@@ -48,6 +51,9 @@ type Upgrade struct {
 	Plan UpgradePlan
 	observer
 	changed, stepped map[string]int
+	// stops are the accepted stops of CVMs that are not down yet, by Slot, on a platform that changes a
+	// stopped CVM only.
+	stops map[string]time.Time
 	// until is when the present wait ends.
 	until time.Time
 }
@@ -59,7 +65,7 @@ func PrepareUpgrade(ctx context.Context, o Options) (*Upgrade, error) {
 	if err != nil {
 		return nil, err
 	}
-	u := &Upgrade{observer: *v, changed: map[string]int{}, stepped: map[string]int{}}
+	u := &Upgrade{observer: *v, changed: map[string]int{}, stepped: map[string]int{}, stops: map[string]time.Time{}}
 	old, err := client.LoadContext(o.ContextPath)
 	if err != nil {
 		return nil, err
@@ -138,14 +144,19 @@ func (u *Upgrade) Run(ctx context.Context) error {
 	if err := u.c.Save(u.o.ContextPath); err != nil {
 		return err
 	}
+	if err := u.o.allowKeys(u.c.CoordinatorAppID, u.hash, false); err != nil {
+		return err
+	}
 	last, before := "", upgrade.Step{}
 	u.until = time.Now().Add(u.o.step())
 	for {
 		step := upgrade.Step{Action: upgrade.Wait}
 		s, err := u.observe(ctx)
 		if err == nil {
-			step = upgrade.Next(s.facts)
-		} else {
+			step, err = upgrade.Next(s.facts), u.force(ctx, s)
+		}
+		if err != nil {
+			step = upgrade.Step{Action: upgrade.Wait}
 			step.Reasons = []string{err.Error()}
 		}
 		// Autopilot judges every two seconds, so that the first answer after a boot may be of before it.
@@ -157,7 +168,7 @@ func (u *Upgrade) Run(ctx context.Context) error {
 		switch step.Action {
 		case upgrade.Done:
 			u.o.Say("all coordinators run compose hash " + u.hash[:12] + " and are well")
-			return nil
+			return u.o.allowKeys(u.c.CoordinatorAppID, u.hash, true)
 		case upgrade.Stop:
 			return u.stopped(step.Reasons)
 		case upgrade.Wait:
@@ -203,6 +214,9 @@ func (u *Upgrade) act(ctx context.Context, step upgrade.Step, s seen) (busy, err
 		u.o.Say("starting " + step.Slot)
 		_, err = u.o.Cloud.Start(call, cvm.VMUUID)
 	default:
+		if u.o.Cloud.Habits().StopFirst && !stopped(cvm) {
+			return u.stop(call, step.Slot, cvm)
+		}
 		if u.changed[step.Slot]++; u.changed[step.Slot] > maxChanges {
 			return nil, u.stopped([]string{fmt.Sprintf("the platform does not take the change of %s: %s", step.Slot, strings.Join(step.Reasons, ", "))})
 		}
@@ -215,6 +229,8 @@ func (u *Upgrade) act(ctx context.Context, step upgrade.Step, s seen) (busy, err
 		return err, nil
 	case errors.Is(err, platform.ErrRefused):
 		return nil, fmt.Errorf("%s: %w", step.Slot, err)
+	case step.Action == upgrade.Change && u.o.Cloud.Habits().StopFirst:
+		return err, nil // it stays down: the next look shows the content, and starts it or repeats the change
 	}
 	// An unknown outcome counts as a change until the platform shows the contrary.
 	u.changes[step.Slot] = change{at: time.Now(), boot: s.boots[step.Slot]}
@@ -222,9 +238,54 @@ func (u *Upgrade) act(ctx context.Context, step upgrade.Step, s seen) (busy, err
 	return err, nil
 }
 
-// change makes one call: the compose file first, then the shape.
+// stopped reports a CVM that its host starts on no account by itself. It does start one that has exited.
+func stopped(cvm platform.Instance) bool { return cvm.Status == "stopped" && !cvm.InProgress }
+
+// stop asks the guest of a CVM to shut down. busy: it is not down yet.
+func (u *Upgrade) stop(ctx context.Context, slot string, cvm platform.Instance) (busy, err error) {
+	if _, asked := u.stops[slot]; !asked || cvm.Status == "exited" {
+		u.o.Say("stopping " + slot)
+		_, err := u.o.Cloud.Stop(ctx, cvm.VMUUID)
+		switch {
+		case errors.Is(err, platform.ErrBusy), errors.Is(err, platform.ErrThrottled):
+			return err, nil
+		case errors.Is(err, platform.ErrRefused):
+			return nil, fmt.Errorf("%s: %w", slot, err)
+		}
+		u.stops[slot], u.until = time.Now(), time.Now().Add(u.o.step())
+	}
+	return errors.New(slot + " is shutting down"), nil
+}
+
+// force stops a CVM whose guest was asked to shut down and did not, and forgets the stops of CVMs that are
+// down.
+func (u *Upgrade) force(ctx context.Context, s seen) error {
+	for slot, at := range u.stops {
+		cvm := s.cvms[slot]
+		if stopped(cvm) {
+			delete(u.stops, slot)
+			continue
+		}
+		if time.Since(at) < min(guestPatience, u.o.step()/4) {
+			continue
+		}
+		u.o.Say(slot + " does not shut down: stopping it as by a power cut")
+		call, cancel := context.WithTimeout(ctx, 3*answerLimit)
+		_, err := u.o.Cloud.ForceStop(call, cvm.VMUUID)
+		cancel()
+		u.stops[slot] = time.Now()
+		if err != nil {
+			return fmt.Errorf("stop %s: %w", slot, err)
+		}
+	}
+	return nil
+}
+
+// change makes one call: the compose file first, then the shape. Where a change is of a stopped CVM, the
+// one call takes both.
 func (u *Upgrade) change(ctx context.Context, slot string, cvm platform.Instance, want upgrade.Content) error {
-	if cvm.ComposeHash != want.ComposeHash {
+	whole := u.o.Cloud.Habits().StopFirst
+	if cvm.ComposeHash != want.ComposeHash || whole {
 		// The platform remembers an offered document for a while only.
 		_, p, err := offer(ctx, u.o, u.c, u.co, cvm.VMUUID)
 		if err != nil {
@@ -233,10 +294,24 @@ func (u *Upgrade) change(ctx context.Context, slot string, cvm platform.Instance
 		if p.ComposeHash != u.hash {
 			return fmt.Errorf("the platform measures compose hash %s now, and measured %s at the start: %w", p.ComposeHash, u.hash, platform.ErrRefused)
 		}
-		_, err = u.o.Cloud.Update(ctx, platform.UpdateRequest{VMUUID: cvm.VMUUID, ComposeHash: p.ComposeHash, EnvKey: p.EnvKey, KMS: p.KMS, Env: envOf(u.co.Env, u.ordinal(slot))})
+		req := platform.UpdateRequest{VMUUID: cvm.VMUUID, ComposeHash: p.ComposeHash, EnvKey: p.EnvKey, KMS: p.KMS, Env: envOf(u.co.Env, u.ordinal(slot))}
+		if whole {
+			req.Shape = shapeOf(cvm, want)
+		}
+		_, err = u.o.Cloud.Update(ctx, req)
 		return err
 	}
-	var shape platform.Shape
+	shape := shapeOf(cvm, want)
+	if shape.InstanceType == "" && shape.DiskGB == 0 {
+		_, err := u.o.Cloud.SetOSImage(ctx, cvm.VMUUID, shape.OSImage)
+		return err
+	}
+	_, err := u.o.Cloud.Resize(ctx, cvm.VMUUID, shape)
+	return err
+}
+
+// shapeOf is the difference of a CVM's shape from the wanted one.
+func shapeOf(cvm platform.Instance, want upgrade.Content) (shape platform.Shape) {
 	if !group.SameOSImage(want.OSImage, cvm.OSImage) {
 		shape.OSImage = want.OSImage
 	}
@@ -246,12 +321,7 @@ func (u *Upgrade) change(ctx context.Context, slot string, cvm platform.Instance
 	if want.DiskGB > cvm.DiskGB {
 		shape.DiskGB = want.DiskGB
 	}
-	if shape.InstanceType == "" && shape.DiskGB == 0 {
-		_, err := u.o.Cloud.SetOSImage(ctx, cvm.VMUUID, shape.OSImage)
-		return err
-	}
-	_, err := u.o.Cloud.Resize(ctx, cvm.VMUUID, shape)
-	return err
+	return shape
 }
 
 func (v *observer) ordinal(slot string) int {

@@ -26,17 +26,6 @@ type Cluster struct {
 	block       hcl.Range
 }
 
-// ClusterPlatform is the platform that runs the CVMs.
-type ClusterPlatform struct {
-	// Driver is the block's label: "phala".
-	Driver string `json:"driver"`
-	APIURL string `json:"api_url"`
-	// APIKeyEnv names the environment variable with the key; APIKey is the key
-	// itself, for a local cloud only.
-	APIKeyEnv string `json:"api_key_env"`
-	APIKey    string `json:"api_key"`
-}
-
 // ClusterGateway is the way to CVMs from outside.
 type ClusterGateway struct {
 	Domain string `json:"domain"`
@@ -62,7 +51,9 @@ type Facts struct {
 	CoordinatorAppID string
 	// TrustJSON is cadre.trust_json: the whole trust file.
 	TrustJSON string
-	// PlatformAPIKey is cadre.platform_api_key, for the coordinators' encrypted env.
+	// PlatformAPI is cadre.platform_api, and PlatformAPIKey cadre.platform_api_key, for the coordinators'
+	// encrypted env: how they find their platform, and its key or token.
+	PlatformAPI    string
 	PlatformAPIKey string
 }
 
@@ -82,15 +73,7 @@ func (l *loader) cluster(ctx *hcl.EvalContext, b *hclsyntax.Block) (Cluster, boo
 	blocks := l.clusterBlocks(b)
 	d := &decoder{loader: l, ctx: ctx, ranges: map[string]hcl.Range{}}
 	if p := blocks["platform"]; p != nil {
-		into(d, p, &out.Platform, "driver")
-		if len(p.Labels) != 1 || p.Labels[0] != "phala" {
-			l.add(p.DefRange(), "Unknown platform", `write: platform "phala" { ... }`)
-		} else {
-			out.Platform.Driver = p.Labels[0]
-		}
-		if (out.Platform.APIKey == "") == (out.Platform.APIKeyEnv == "") {
-			l.add(p.DefRange(), "Platform key", "give api_key_env (the name of an environment variable), or api_key for a local cloud")
-		}
+		out.Platform = l.clusterPlatform(ctx, p)
 	}
 	if g := blocks["gateway"]; g != nil {
 		into(d, g, &out.Gateway) // the domain is optional: the platform names one
@@ -190,6 +173,7 @@ func (l *loader) decodeCoordinator(ctx *hcl.EvalContext, b *hclsyntax.Block, f *
 		"cluster":            func(f *Facts) string { return f.Cluster },
 		"coordinator_app_id": func(f *Facts) string { return f.CoordinatorAppID },
 		"trust_json":         func(f *Facts) string { return f.TrustJSON },
+		"platform_api":       func(f *Facts) string { return f.PlatformAPI },
 		"platform_api_key":   func(f *Facts) string { return f.PlatformAPIKey },
 	} {
 		facts[name] = cty.UnknownVal(cty.String)

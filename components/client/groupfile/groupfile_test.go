@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -366,6 +367,105 @@ func TestClusterProblems(t *testing.T) {
 		t.Fatal("Load succeeded")
 	}
 	golden(t, "testdata/cluster_problems.txt", strings.ReplaceAll(err.Error(), dir+"/", "")+"\n")
+}
+
+// vmmCluster is a cluster on two hosts.
+func vmmCluster(t *testing.T, platform string) (Cluster, error) {
+	t.Helper()
+	dir := write(t, map[string]string{"c.hcl": `cluster "own" {
+  platform "vmm" {
+` + platform + `
+  }
+  gateway {
+    domain = "gw.example"
+  }
+  coordinator {
+    compose       = "services: {}"
+    instance_type = "2c4g"
+    os_image      = "dstack-0.5.11"
+    env           = { CADRE_PLATFORM_API = cadre.platform_api, CADRE_PLATFORM_API_KEY = cadre.platform_api_key }
+  }
+  trust {
+    key_provider {
+      name = "kms"
+      id   = "ab"
+    }
+  }
+}
+`})
+	f, err := Load([]string{dir}, Vars{})
+	if err != nil {
+		return Cluster{}, errors.New(strings.ReplaceAll(err.Error(), dir+"/", ""))
+	}
+	f.Clusters[0].Platform.KMSAuthFile = strings.TrimPrefix(f.Clusters[0].Platform.KMSAuthFile, dir+"/")
+	return f.Clusters[0], nil
+}
+
+// TestClusterOnOwnHosts: node blocks and the driver's own text mean the same.
+func TestClusterOnOwnHosts(t *testing.T) {
+	blocks := `node "host-a" {
+      url    = "https://10.0.0.5:9080"
+      region = "eu"
+    }
+    node "host-b" {
+      url        = "unix:///run/vmm.sock"
+      networking = "bridge"
+      url_in_cvm = "http://10.0.2.2:9080"
+    }
+    token_env     = "VMM_TOKEN"
+    kms_auth_file = "kms-auth.json"`
+	text := `api           = "vmm:host-a@eu=https://10.0.0.5:9080,host-b=unix:///run/vmm.sock?networking=bridge"
+    api_in_cvm    = "vmm:host-a@eu=https://10.0.0.5:9080,host-b=http://10.0.2.2:9080?networking=bridge"
+    token_env     = "VMM_TOKEN"
+    kms_auth_file = "kms-auth.json"`
+	want := ClusterPlatform{
+		Driver: "vmm", APIURL: "vmm:host-a@eu=https://10.0.0.5:9080,host-b=unix:///run/vmm.sock?networking=bridge", APIKeyEnv: "VMM_TOKEN",
+		InCVM: "vmm:host-a@eu=https://10.0.0.5:9080,host-b=http://10.0.2.2:9080?networking=bridge", Nodes: []string{"host-a", "host-b"}, KMSAuthFile: "kms-auth.json",
+	}
+	for name, platform := range map[string]string{"blocks": blocks, "text": text} {
+		c, err := vmmCluster(t, platform)
+		if err != nil || !reflect.DeepEqual(c.Platform, want) {
+			t.Fatalf("%s: %+v, %v", name, c.Platform, err)
+		}
+		co, err := c.Coordinator(Facts{PlatformAPI: c.Platform.InCVM, PlatformAPIKey: "t"})
+		if err != nil || co.Env["CADRE_PLATFORM_API"] != want.InCVM || co.Env["CADRE_PLATFORM_API_KEY"] != "t" {
+			t.Errorf("%s: %+v, %v", name, co.Env, err)
+		}
+	}
+	if c, err := vmmCluster(t, `node "a" { url = "http://127.0.0.1:1" }`); err != nil || c.Platform.APIKeyEnv+c.Platform.APIKey != "" {
+		t.Errorf("without a token: %+v, %v", c.Platform, err)
+	}
+}
+
+// TestProblemsOfOwnHosts: all at once, each with its line.
+func TestProblemsOfOwnHosts(t *testing.T) {
+	_, err := vmmCluster(t, `node "a" {}
+    node "a" {
+      url = "unix:///run/vmm.sock"
+    }
+    node "b@c" {
+      url    = "https://u:p@h:1"
+      region = "e u"
+      networking = "host"
+    }
+    node "d" {
+      url        = "ftp://h:1"
+      url_in_cvm = "unix:///x"
+    }
+    token     = "x"
+    token_env = "y"`)
+	if err == nil {
+		t.Fatal("Load succeeded")
+	}
+	golden(t, "testdata/vmm_problems.txt", err.Error()+"\n")
+	for platform, want := range map[string]string{
+		"": "No node", `api = "https://h:1"`: "Wrong list of nodes", `api_key = "k"`: `"api_key" is not known`,
+		"api = \"vmm:a=http://h:1\"\n node \"a\" { url = \"http://h:1\" }": "Two lists of nodes",
+	} {
+		if _, err := vmmCluster(t, platform); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", platform, err)
+		}
+	}
 }
 
 func golden(t *testing.T, name, got string) {

@@ -162,7 +162,7 @@ func (op Operation) bootError(f Facts, now time.Time) (Operation, bool) {
 	if p == nil || p.InProgress || p.BootError == "" || p.BootError == op.Call.BootErrorBefore {
 		return op, false
 	}
-	reason := "the CVM does not boot: " + p.BootError
+	reason := bootReason(p.BootError)
 	if strings.Contains(p.BootError, startFailed) {
 		reason += f.mayNotPull()
 	}

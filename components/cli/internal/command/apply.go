@@ -92,6 +92,7 @@ func (a *App) apply(cmd *cobra.Command, cl *client.Client, f applyFlags, groups 
 	if f.unconfirmed, failed = unconfirmed(cmd.Context(), cl, f, groups); failed != nil {
 		return failed
 	}
+	onPlatform(cl.Context(), groups)
 	for _, g := range groups {
 		one, err := a.applyOne(cmd, cl, f, g)
 		results = append(results, one)

@@ -119,7 +119,7 @@ continues. The restored cluster is halted until "cadre cluster accept-restore".`
 			if err != nil {
 				return err
 			}
-			api, key, err := genesis.OpenCloud(client.Platform{Driver: one.Platform.Driver, APIURL: one.Platform.APIURL, APIKeyEnv: one.Platform.APIKeyEnv, APIKey: one.Platform.APIKey}, "")
+			api, key, err := genesis.OpenFor(one.Platform, "")
 			if err != nil {
 				return err
 			}

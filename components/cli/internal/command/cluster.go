@@ -50,8 +50,7 @@ Run again after an interruption: it continues.`,
 			if err != nil {
 				return err
 			}
-			platformOf := client.Platform{Driver: one.Platform.Driver, APIURL: one.Platform.APIURL, APIKeyEnv: one.Platform.APIKeyEnv, APIKey: one.Platform.APIKey}
-			api, key, err := genesis.OpenCloud(platformOf, "")
+			api, key, err := genesis.OpenFor(one.Platform, "")
 			if err != nil {
 				return err
 			}

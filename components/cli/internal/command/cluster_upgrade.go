@@ -58,7 +58,7 @@ func (a *App) cloudOptions(one groupfile.Cluster, step time.Duration) (genesis.O
 		return genesis.Options{}, err
 	}
 	a.simulated = known.Simulated()
-	cloud, key, err := genesis.OpenCloud(client.Platform{Driver: one.Platform.Driver, APIURL: one.Platform.APIURL, APIKeyEnv: one.Platform.APIKeyEnv, APIKey: one.Platform.APIKey}, "")
+	cloud, key, err := genesis.OpenFor(one.Platform, "")
 	return genesis.Options{Cluster: one, ContextPath: at, Cloud: cloud, APIKey: key, Say: a.progress, Dial: a.Dial, Step: step}, err
 }
 

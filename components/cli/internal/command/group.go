@@ -65,6 +65,15 @@ func (f *fileFlags) bind(c *cobra.Command) {
 	c.ValidArgsFunction = completeHCL
 }
 
+// onPlatform gives groups without a platform the platform of the cluster.
+func onPlatform(c client.Context, groups []groupfile.Group) {
+	for i := range groups {
+		if groups[i].Spec.Platform == "" && c.Platform.Driver != group.PlatformPhala {
+			groups[i].Spec.Platform = c.Platform.Driver
+		}
+	}
+}
+
 // read loads the files and validates every group. The error lists all problems.
 func (f *fileFlags) read(paths []string) ([]groupfile.Group, error) {
 	vars, err := groupfile.CollectVars(f.vars, f.varFiles)
@@ -197,6 +206,7 @@ func (a *App) groupDiff() *cobra.Command {
 			}
 			return a.withClient(func(cl *client.Client) error {
 				all := []change{}
+				onPlatform(cl.Context(), groups)
 				for _, g := range groups {
 					one, err := compare(cmd, cl, g.Spec)
 					if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"cadre.dev/cli/internal/render"
 	"cadre.dev/client"
+	"cadre.dev/client/groupfile"
 	"cadre.dev/core/group"
 )
 
@@ -25,16 +26,19 @@ func (a *App) rolloutPlan() *cobra.Command {
 	c := &cobra.Command{
 		Use: "plan GROUP", Short: "Show the planned action of each instance, or the hold that it waits for", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var spec *group.Spec
+			var groups []groupfile.Group
 			if file != "" {
 				f.only = args[0]
-				groups, err := f.read([]string{file})
-				if err != nil {
+				var err error
+				if groups, err = f.read([]string{file}); err != nil {
 					return err
 				}
-				spec = &groups[0].Spec
 			}
 			return a.withClient(func(cl *client.Client) error {
+				var spec *group.Spec
+				if onPlatform(cl.Context(), groups); len(groups) > 0 {
+					spec = &groups[0].Spec
+				}
 				p, err := cl.Plan(cmd.Context(), args[0], spec)
 				if err != nil {
 					return err

@@ -225,8 +225,7 @@ func (m *coordinators) make(ctx context.Context, do func(context.Context, genesi
 	cluster, at, err := m.load(ctx)
 	var made client.Context
 	if err == nil {
-		where := client.Platform{Driver: cluster.Platform.Driver, APIURL: cluster.Platform.APIURL, APIKeyEnv: cluster.Platform.APIKeyEnv, APIKey: cluster.Platform.APIKey}
-		cloud, key, opened := genesis.OpenCloud(where, m.Key.ValueString())
+		cloud, key, opened := genesis.OpenFor(cluster.Platform, m.Key.ValueString())
 		if err = opened; err == nil {
 			made, err = do(ctx, genesis.Options{
 				Cluster: cluster, ContextPath: at, Cloud: cloud, APIKey: key, Say: func(text string) { tflog.Info(ctx, text) },

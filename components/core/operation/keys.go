@@ -1,0 +1,47 @@
+package operation
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// CodeKeysRefused begins the reason of a boot to which the key service gave no keys.
+const CodeKeysRefused = "KMS_REFUSED"
+
+// asksForKeys is in each boot error of a dstack guest whose request for its keys failed, and keyRefusals
+// are the words of dstack-kms for its decisions (main_service.rs of dstack 0.5 and 0.6): about the boot,
+// and about the key service itself.
+const asksForKeys = "Failed to get app key"
+
+var keyRefusals = []string{"Boot denied: ", "KMS is not allowed: "}
+
+// KeysRefused reports whether a boot error says that the key service refused the keys, with its reason.
+// A key service that does not answer refuses nothing.
+func KeysRefused(bootError string) (reason string, refused bool) {
+	if !strings.Contains(bootError, asksForKeys) {
+		return "", false
+	}
+	// The client of the guest quotes the answer of the key service, which is JSON with an error.
+	if _, answer, quoted := strings.Cut(bootError, "error={"); quoted {
+		var said struct {
+			Error string `json:"error"`
+		}
+		if json.NewDecoder(strings.NewReader("{"+answer)).Decode(&said) == nil {
+			bootError = said.Error
+		}
+	}
+	for _, words := range keyRefusals {
+		if _, after, found := strings.Cut(bootError, words); found {
+			return strings.TrimSpace(after), true
+		}
+	}
+	return "", false
+}
+
+// bootReason is the reason of an Operation whose boot failed.
+func bootReason(bootError string) string {
+	if reason, refused := KeysRefused(bootError); refused {
+		return CodeKeysRefused + ": the key service gave no keys to the boot: " + reason
+	}
+	return "the CVM does not boot: " + bootError
+}
