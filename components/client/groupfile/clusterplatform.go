@@ -1,6 +1,7 @@
 package groupfile
 
 import (
+	"cmp"
 	"net/url"
 	"path/filepath"
 	"regexp"
@@ -15,7 +16,7 @@ import (
 
 // ClusterPlatform is the platform that runs the CVMs.
 type ClusterPlatform struct {
-	// Driver is the block's label, one of group.Platforms.
+	// Driver is the block's label or its argument driver, one of group.Platforms.
 	Driver string `json:"driver"`
 	// APIURL is the text by which the driver finds the platform: a base URL, or "vmm:" and the nodes.
 	APIURL string `json:"api_url"`
@@ -33,9 +34,11 @@ type ClusterPlatform struct {
 	KMSAuthFile string `json:"-"`
 }
 
-// vmmPlatform is the block platform "vmm".
+// vmmPlatform is the block platform "vmm", and the block without a label, whose argument driver names the
+// platform: for a file that serves several platforms.
 type vmmPlatform struct {
-	Nodes []vmmNode `json:"node"`
+	Driver string    `json:"driver"`
+	Nodes  []vmmNode `json:"node"`
 	// API and APIInCVM are the driver's own text, in place of Nodes.
 	API         string `json:"api"`
 	APIInCVM    string `json:"api_in_cvm"`
@@ -64,34 +67,57 @@ var nodeName = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$`)
 func (l *loader) clusterPlatform(ctx *hcl.EvalContext, b *hclsyntax.Block) ClusterPlatform {
 	d := &decoder{loader: l, ctx: ctx, ranges: map[string]hcl.Range{}}
 	var out ClusterPlatform
-	label := ""
-	if len(b.Labels) == 1 {
-		label = b.Labels[0]
-	}
-	switch label {
-	case group.PlatformPhala:
+	switch {
+	case len(b.Labels) == 0:
+		return d.named(b)
+	case len(b.Labels) == 1 && b.Labels[0] == group.PlatformPhala:
 		into(d, b, &out, "driver")
 		if (out.APIKey == "") == (out.APIKeyEnv == "") {
 			l.add(b.DefRange(), "Platform key", "give api_key_env (the name of an environment variable), or api_key for a local cloud")
 		}
-		out.InCVM = out.APIURL
-	case group.PlatformVMM:
-		out = d.vmm(b)
+		out.Driver, out.InCVM = group.PlatformPhala, out.APIURL
+	case len(b.Labels) == 1 && b.Labels[0] == group.PlatformVMM:
+		before := len(d.diags)
+		var v vmmPlatform
+		if into(d, b, &v, "driver"); len(d.diags) == before {
+			out = d.vmm(b, v)
+		}
 	default:
-		l.add(b.DefRange(), "Unknown platform", `write: platform "`+strings.Join(group.Platforms(), `" { ... } or platform "`)+`" { ... }`)
+		d.unknownPlatform(b, b.DefRange())
 	}
-	out.Driver = label
 	return out
 }
 
-func (d *decoder) vmm(b *hclsyntax.Block) ClusterPlatform {
+func (d *decoder) unknownPlatform(b *hclsyntax.Block, where hcl.Range) {
+	if given, ok := d.ranges["driver"]; ok && len(b.Labels) == 0 {
+		where = given
+	}
+	d.add(where, "Unknown platform", `write: platform "`+strings.Join(group.Platforms(), `" { ... } or platform "`)+`" { ... }`)
+}
+
+// named decodes a block without a label.
+func (d *decoder) named(b *hclsyntax.Block) ClusterPlatform {
 	before := len(d.diags)
 	var v vmmPlatform
-	into(d, b, &v)
-	if len(d.diags) > before {
+	if into(d, b, &v, "node"); len(d.diags) > before {
 		return ClusterPlatform{}
 	}
-	out := ClusterPlatform{APIURL: v.API, InCVM: v.APIInCVM, APIKey: v.Token, APIKeyEnv: v.TokenEnv, KMSAuthFile: v.KMSAuthFile}
+	switch v.Driver {
+	case group.PlatformVMM:
+		return d.vmm(b, v)
+	case group.PlatformPhala:
+		if (v.Token == "") == (v.TokenEnv == "") {
+			d.at(b, "token_env", "Platform key", "give token_env (the name of an environment variable), or token for a local cloud")
+		}
+		return ClusterPlatform{Driver: v.Driver, APIURL: v.API, InCVM: cmp.Or(v.APIInCVM, v.API), APIKeyEnv: v.TokenEnv, APIKey: v.Token}
+	}
+	d.unknownPlatform(b, b.DefRange())
+	return ClusterPlatform{}
+}
+
+// vmm is the platform of a decoded block.
+func (d *decoder) vmm(b *hclsyntax.Block, v vmmPlatform) ClusterPlatform {
+	out := ClusterPlatform{Driver: group.PlatformVMM, APIURL: v.API, InCVM: v.APIInCVM, APIKey: v.Token, APIKeyEnv: v.TokenEnv, KMSAuthFile: v.KMSAuthFile}
 	if v.Token != "" && v.TokenEnv != "" {
 		d.at(b, "token", "Two tokens", "token_env names an environment variable, and token is for a local cloud: keep one")
 	}
@@ -111,9 +137,7 @@ func (d *decoder) vmm(b *hclsyntax.Block) ClusterPlatform {
 				d.at(b, name, "Wrong list of nodes", "write vmm:NAME=URL, with a comma before each further node")
 			}
 		}
-		if out.InCVM == "" {
-			out.InCVM = v.API
-		}
+		out.InCVM = cmp.Or(v.APIInCVM, v.API)
 		out.Nodes = nodesOf(v.API)
 	default:
 		out.APIURL, out.InCVM = d.nodes(b, v.Nodes)

@@ -372,8 +372,12 @@ func TestClusterProblems(t *testing.T) {
 // vmmCluster is a cluster on two hosts.
 func vmmCluster(t *testing.T, platform string) (Cluster, error) {
 	t.Helper()
+	label := ` "vmm"`
+	if strings.Contains(platform, "driver") {
+		label = ""
+	}
 	dir := write(t, map[string]string{"c.hcl": `cluster "own" {
-  platform "vmm" {
+  platform` + label + ` {
 ` + platform + `
   }
   gateway {
@@ -432,6 +436,15 @@ func TestClusterOnOwnHosts(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, co.Env, err)
 		}
 	}
+	for driver, platform := range map[string]string{
+		"vmm":   `api = "vmm:a=http://h:1"`,
+		"phala": "api = \"http://h:1/api/v1\"\n api_in_cvm = \"http://c:1\"\n token = \"k\"",
+	} {
+		c, err := vmmCluster(t, platform+"\n driver = \""+driver+"\"")
+		if err != nil || c.Platform.Driver != driver || c.Platform.APIURL == "" || c.Platform.InCVM == "" || (driver == "phala") != (c.Platform.APIKey == "k") {
+			t.Errorf("%s by its argument: %+v, %v", driver, c.Platform, err)
+		}
+	}
 	if c, err := vmmCluster(t, `node "a" { url = "http://127.0.0.1:1" }`); err != nil || c.Platform.APIKeyEnv+c.Platform.APIKey != "" {
 		t.Errorf("without a token: %+v, %v", c.Platform, err)
 	}
@@ -459,7 +472,7 @@ func TestProblemsOfOwnHosts(t *testing.T) {
 	}
 	golden(t, "testdata/vmm_problems.txt", err.Error()+"\n")
 	for platform, want := range map[string]string{
-		"": "No node", `api = "https://h:1"`: "Wrong list of nodes", `api_key = "k"`: `"api_key" is not known`,
+		"": "No node", `driver = "gcp"`: "Unknown platform", `driver = "phala"`: "Platform key", `api = "https://h:1"`: "Wrong list of nodes", `api_key = "k"`: `"api_key" is not known`,
 		"api = \"vmm:a=http://h:1\"\n node \"a\" { url = \"http://h:1\" }": "Two lists of nodes",
 	} {
 		if _, err := vmmCluster(t, platform); err == nil || !strings.Contains(err.Error(), want) {
