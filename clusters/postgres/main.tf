@@ -22,6 +22,7 @@ module "platform" {
   source = "../modules/platform"
   cloud  = var.cloud
   phala  = var.phala
+  vmm    = var.vmm
 }
 
 module "coordinators" {
@@ -37,6 +38,7 @@ module "coordinators" {
 
 resource "cadre_group" "postgres" {
   name                = "postgres"
+  platform            = module.platform.driver
   replicas            = 3
   deletion_protection = var.deletion_protection
   management_policy   = "PARALLEL"
@@ -110,6 +112,7 @@ resource "cadre_group" "postgres" {
 # An application in a CVM of its own, which writes and measures.
 resource "cadre_group" "app" {
   name                = "app"
+  platform            = module.platform.driver
   replicas            = 1
   deletion_protection = var.deletion_protection
 

@@ -20,6 +20,12 @@ variable "phala" {
   default     = null
 }
 
+variable "vmm" {
+  description = "On own hosts with dstack-vmm: their facts, as modules/platform/variables.tf names them."
+  type        = any
+  default     = null
+}
+
 variable "name" {
   description = "Name of the cluster. It cannot change."
   type        = string

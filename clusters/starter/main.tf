@@ -21,6 +21,7 @@ module "platform" {
   source = "../modules/platform"
   cloud  = var.cloud
   phala  = var.phala
+  vmm    = var.vmm
 }
 
 module "coordinators" {
@@ -38,6 +39,7 @@ module "coordinators" {
 # http://worker:9090/hello: one name, whichever of them answers.
 resource "cadre_group" "api" {
   name                = "api"
+  platform            = module.platform.driver
   replicas            = var.api_replicas
   deletion_protection = var.deletion_protection
 
@@ -79,6 +81,7 @@ resource "cadre_group" "api" {
 # Private: its port is on the loopback of each CVM, and the route admits only members of api.
 resource "cadre_group" "worker" {
   name                = "worker"
+  platform            = module.platform.driver
   replicas            = var.worker_replicas
   deletion_protection = var.deletion_protection
   management_policy   = "PARALLEL"

@@ -27,6 +27,11 @@ variable "api_key_env" {
   default     = ""
 }
 
+variable "kms_auth_file" {
+  description = "on hosts with dstack-vmm: static file of `cadre kms-auth`, to which the coordinators are added before they boot; empty: another hand adds them"
+  default     = ""
+}
+
 variable "replicas" {
   description = "number of coordinators: 1, 3 or 5"
   default     = "3"
@@ -49,10 +54,13 @@ locals {
 cluster "cadre" {
   name = var.name
 
-  platform "phala" {
-    api_url     = local.cloud.api_url
-    api_key_env = var.api_key_env
-    api_key     = var.api_key_env == "" ? local.cloud.api_key : ""
+  platform {
+    driver        = lookup(local.cloud, "platform", "phala")
+    api           = local.cloud.api_url
+    api_in_cvm    = local.cloud.api_url_in_cvm
+    token_env     = var.api_key_env
+    token         = var.api_key_env == "" ? lookup(local.cloud, "api_key", "") : ""
+    kms_auth_file = var.kms_auth_file
   }
 
   gateway {
@@ -78,7 +86,7 @@ cluster "cadre" {
       CADRE_GATEWAY_ADDRESS  = local.cloud.gateway_address_in_cvm
       CADRE_RENDEZVOUS       = local.cloud.rendezvous_url
       CADRE_RENDEZVOUS_CA    = local.cloud.rendezvous_ca_base64
-      CADRE_PLATFORM_API     = local.cloud.api_url_in_cvm
+      CADRE_PLATFORM_API     = cadre.platform_api
       CADRE_PLATFORM_API_KEY = cadre.platform_api_key
     }
   }

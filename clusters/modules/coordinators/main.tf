@@ -14,6 +14,7 @@ resource "cadre_cluster" "this" {
     cloud             = var.platform.cloud
     platform          = var.platform.cloud == "" ? jsonencode(var.platform) : "{}"
     api_key_env       = var.platform.api_key_env
+    kms_auth_file     = lookup(var.platform, "kms_auth_file", "")
     os_image          = var.platform.os_image
     replicas          = var.replicas
     coordinator_image = var.image

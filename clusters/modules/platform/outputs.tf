@@ -3,6 +3,11 @@ output "facts" {
   value       = local.facts
 }
 
+output "driver" {
+  description = "The name of the platform, for the argument platform of a group."
+  value       = lookup(local.facts, "platform", "phala")
+}
+
 output "os_image" {
   description = "The guest image of all CVMs."
   value       = local.facts.os_image
