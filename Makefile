@@ -6,8 +6,9 @@ MODULES := proto scripts $(sort $(patsubst components/%/go.mod,components/%,$(wi
 BIN := bin
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The NAT of the demo's CVMs: NAT=port-restricted (the default), full-cone,
-# address-restricted, symmetric or none; UDP=open (the default) or blocked.
-DEMO_NET = $(if $(NAT),--nat $(NAT)) $(if $(UDP),--udp $(UDP))
+# address-restricted, symmetric or none; UDP=open (the default) or blocked. PLATFORM=vmm: the local
+# cloud is two hosts with dstack-vmm, in place of Phala Cloud (PLATFORM=phala).
+DEMO_NET = $(if $(NAT),--nat $(NAT)) $(if $(UDP),--udp $(UDP)) $(if $(PLATFORM),--platform $(PLATFORM))
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 # The machine's own PATH, for programs that search it; a nested make keeps the first PATH.

@@ -25,7 +25,6 @@ locals {
 }
 
 group "etcd-app" {
-  platform = "phala"
   replicas = 1
 
   template {

@@ -55,7 +55,6 @@ locals {
 }
 
 group "etcd" {
-  platform = "phala"
   replicas = var.members
 
   template {

@@ -8,16 +8,24 @@ variable "coordinator_image" {
   description = "pinned image of cadre-coordinator"
 }
 
+variable "kms_auth_file" {
+  description = "on a local cloud with platform vmm and --kms-auth: static file of `cadre kms-auth`"
+  default     = ""
+}
+
 locals {
   cloud = jsondecode(file(var.cloud))
 }
 
 cluster "demo" {
-  platform "phala" {
-    api_url = local.cloud.api_url
+  platform {
+    driver     = lookup(local.cloud, "platform", "phala")
+    api        = local.cloud.api_url
+    api_in_cvm = local.cloud.api_url_in_cvm
     # The key of a local cloud is no secret; on a real platform name an environment
-    # variable with api_key_env.
-    api_key = local.cloud.api_key
+    # variable with token_env.
+    token         = local.cloud.api_key
+    kms_auth_file = var.kms_auth_file
   }
 
   gateway {
@@ -44,7 +52,7 @@ cluster "demo" {
       CADRE_GATEWAY_ADDRESS  = local.cloud.gateway_address_in_cvm
       CADRE_RENDEZVOUS       = local.cloud.rendezvous_url
       CADRE_RENDEZVOUS_CA    = local.cloud.rendezvous_ca_base64
-      CADRE_PLATFORM_API     = local.cloud.api_url_in_cvm
+      CADRE_PLATFORM_API     = cadre.platform_api
       CADRE_PLATFORM_API_KEY = cadre.platform_api_key
     }
   }

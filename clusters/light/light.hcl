@@ -55,7 +55,6 @@ locals {
 }
 
 group "light" {
-  platform = "phala"
   replicas = var.replicas
 
   template {

@@ -39,7 +39,6 @@ locals {
 }
 
 group "app" {
-  platform = "phala"
   replicas = 1
 
   template {

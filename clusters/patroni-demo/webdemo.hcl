@@ -29,7 +29,6 @@ locals {
 }
 
 group "webdemo" {
-  platform = "phala"
   replicas = 2
 
   template {

@@ -24,7 +24,6 @@ locals {
 }
 
 group "app" {
-  platform = "phala"
   replicas = 1
 
   template {

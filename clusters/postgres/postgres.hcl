@@ -54,7 +54,6 @@ locals {
 }
 
 group "postgres" {
-  platform = "phala"
   replicas = 3
 
   template {

@@ -13,21 +13,24 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/term"
 
 	"cadre.dev/client/format"
+	"cadre.dev/core/group"
 	"cadre.dev/demo/internal/rig"
 	"cadre.dev/figures"
 )
 
-const usage = `cadre-demo run | up | down | drill-power | drill-restore | drill-backup | drill-backup-old | drill-tcb | drill-coordinators | drill-upgrade | bench-rollout | bench-survival | bench-service  [--nat KIND] [--udp open|blocked] [--programs]
+const usage = `cadre-demo run | up | down | drill-power | drill-restore | drill-backup | drill-backup-old | drill-tcb | drill-coordinators | drill-upgrade | bench-rollout | bench-survival | bench-service  [--nat KIND] [--udp open|blocked] [--platform phala|vmm] [--programs]
 
   --nat KIND     what each CVM sits behind: port-restricted (default), full-cone,
                  address-restricted, symmetric; none: the gateway is the only path
   --udp blocked  no UDP passes the NATs
+  --platform vmm the local cloud is two hosts with dstack-vmm, in place of Phala Cloud
   --programs     CVMs run this checkout's programs in place of the images of .out/images:
                  for development, nothing is built into images or unpacked
 
@@ -99,11 +102,11 @@ func run(ctx context.Context, args []string) error {
 	switch o.verb {
 	case "bench-rollout":
 		r := rig.New(root, filepath.Join(out, "bench"), rig.BenchBootDelay, log)
-		r.Programs = o.programs
+		r.Programs, r.Platform = o.programs, o.platform
 		return bench(ctx, r, n, out)
 	case "drill-restore", "drill-backup-old", "drill-tcb", "drill-coordinators":
 		r := rig.New(root, filepath.Join(out, o.verb), time.Second, log)
-		r.Programs = o.programs
+		r.Programs, r.Platform = o.programs, o.platform
 		switch o.verb {
 		case "drill-tcb":
 			return drillTCB(ctx, r, n, out)
@@ -115,7 +118,7 @@ func run(ctx context.Context, args []string) error {
 		return drillRestore(ctx, r, n, out)
 	}
 	r := rig.New(root, filepath.Join(out, stateName(o.verb)), 3*time.Second, log)
-	r.Net, r.Programs = o.network, o.programs
+	r.Net, r.Programs, r.Platform = o.network, o.programs, o.platform
 	switch o.verb {
 	case "run":
 		return demo(ctx, r, n, out)
@@ -158,6 +161,8 @@ type options struct {
 	network rig.Net
 	// networkGiven says that the network was named, not left out.
 	networkGiven bool
+	// platform is the API of the local cloud.
+	platform string
 	// programs of the checkout run in place of images.
 	programs bool
 	// short leaves out the slow parts.
@@ -175,11 +180,15 @@ func parse(args []string) (o options, err error) {
 	flags.SetOutput(io.Discard)
 	nat := flags.String("nat", rig.DefaultNet.NAT, "")
 	udp := flags.String("udp", "open", "")
+	flags.StringVar(&o.platform, "platform", group.PlatformPhala, "")
 	flags.BoolVar(&o.short, "short", false, "")
 	flags.IntVar(&o.handovers, "handovers", rig.ServiceHandovers, "")
 	flags.BoolVar(&o.programs, "programs", false, "")
 	if err := flags.Parse(args[1:]); err != nil || flags.NArg() > 0 {
 		return o, errors.Join(err, errors.New("usage: "+usage))
+	}
+	if !slices.Contains(group.Platforms(), o.platform) {
+		return o, fmt.Errorf("--platform %q: want %s", o.platform, strings.Join(group.Platforms(), " or "))
 	}
 	switch *nat {
 	case "none":

@@ -64,9 +64,10 @@ type Call struct {
 	Executed int `json:"executed"`
 }
 
-// UpdateAsked reports a call for an in-place update, from when it has arrived.
+// UpdateAsked reports a call for an in-place update, from when it has arrived. On a host with dstack-vmm
+// an update begins with the shutdown of the guest.
 func (c Call) UpdateAsked() bool {
-	return c.Method == http.MethodPatch && strings.HasSuffix(c.Path, "/compose_file")
+	return c.Method == http.MethodPatch && strings.HasSuffix(c.Path, "/compose_file") || strings.HasSuffix(c.Path, "/prpc/ShutdownVm")
 }
 
 // Update reports an in-place update that was accepted.

@@ -6,17 +6,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-
-	"cadre.dev/platform/phala"
 )
 
 // LoseCVM deletes a CVM with its disk on the platform, past Cadre.
 func (r *Rig) LoseCVM(ctx context.Context, vmUUID string) error {
-	facts, err := r.Cloud()
-	if err != nil {
-		return err
-	}
-	cloud, err := phala.New(phala.Config{BaseURL: facts.APIURL, APIKey: facts.APIKey})
+	cloud, err := r.PlatformClient()
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"cadre.dev/client"
+	"cadre.dev/platform"
+	"cadre.dev/platform/drivers"
 )
 
 // Rig is one local cloud with one cluster on it.
@@ -25,6 +27,9 @@ type Rig struct {
 	State string
 	// BootDelay is how long a CVM of the local cloud boots.
 	BootDelay time.Duration
+	// Platform is the API that the local cloud speaks, "phala" or "vmm" for two hosts with dstack-vmm;
+	// empty: phala.
+	Platform string
 	// Net is the network of the CVMs.
 	Net Net
 	// Programs lets CVMs run the checkout's programs in place of images.
@@ -187,6 +192,9 @@ func (r *Rig) Up(ctx context.Context) error {
 	if r.Programs {
 		args = append(args, "--programs")
 	}
+	if r.Platform != "" {
+		args = append(args, "--platform", r.Platform)
+	}
 	out, err := r.CadreJSON(ctx, append(args, r.Net.flags(filepath.Join(r.Root, "bin"))...)...)
 	if err != nil {
 		return err
@@ -247,6 +255,15 @@ func (r *Rig) Client() (*client.Client, error) {
 	}
 	r.client, err = client.Dial(c, client.Options{})
 	return r.client, err
+}
+
+// PlatformClient returns a client of the local cloud's platform.
+func (r *Rig) PlatformClient() (platform.Platform, error) {
+	facts, err := r.Cloud()
+	if err != nil {
+		return nil, err
+	}
+	return drivers.Open(drivers.Options{API: facts.APIURL, Key: facts.APIKey})
 }
 
 // PowerOn starts the local cloud that was there before, as it was.
