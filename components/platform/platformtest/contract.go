@@ -35,6 +35,8 @@ type Target struct {
 	// Unified: the cloud changes image and shape with one call. A target without it takes the
 	// older calls, and the image stays where both are asked for.
 	Unified bool
+	// Lose makes one of several nodes give no answer until back is called; nil skips its case.
+	Lose func(node string) (back func())
 	// Unreachable is the same driver pointed at nothing; nil skips its case.
 	Unreachable platform.Platform
 }
@@ -66,6 +68,7 @@ func Run(t *testing.T, factory func(t *testing.T) Target) {
 		{"failed list is an error", (*suite).failedList},
 		{"incompatible create is repeated", (*suite).incompatible},
 		{"nodes", (*suite).nodes},
+		{"cvms of a lost node are unknown", (*suite).lostNode},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -77,7 +77,17 @@ func TestContractOnTwoHosts(t *testing.T) {
 	platformtest.Run(t, func(t *testing.T) platformtest.Target {
 		one, two := newFake(t), newFake(t)
 		client := clientOf(t, nil, one.serve(t), two.serve(t))
-		return platformtest.Target{Platform: client, Template: template, Settle: 5 * time.Second, Unified: true,
+		lose := func(node string) func() {
+			host := map[string]*fakeVMM{"a": one, "b": two}[node]
+			set := func(gone bool) {
+				host.mu.Lock()
+				defer host.mu.Unlock()
+				host.gone = gone
+			}
+			set(true)
+			return func() { set(false) }
+		}
+		return platformtest.Target{Platform: client, Template: template, Settle: 5 * time.Second, Unified: true, Lose: lose,
 			NextAppID: client.NextAppID, Unreachable: clientOf(t, nil, "http://127.0.0.1:1", "http://127.0.0.1:2")}
 	})
 }

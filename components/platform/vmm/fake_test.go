@@ -47,6 +47,7 @@ type fakeVMM struct {
 	calls  []string
 	bodies []string // of CreateVm and UpdateVm
 	next   int
+	gone   bool // no request gets an answer
 }
 
 type fakeVM struct {
@@ -161,13 +162,18 @@ func (f *fakeVMM) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	f.mu.Lock()
-	f.calls = append(f.calls, method)
-	f.mu.Unlock()
 	hangUp := func() {
 		if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
 			_ = conn.Close()
 		}
+	}
+	f.mu.Lock()
+	f.calls = append(f.calls, method)
+	gone := f.gone
+	f.mu.Unlock()
+	if gone {
+		hangUp()
+		return
 	}
 	hidden := httptest.NewRecorder()
 	switch f.takeFault(r.Method, r.URL.Path) {

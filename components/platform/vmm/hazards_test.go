@@ -363,6 +363,41 @@ func TestANameThatIsBeingRemoved(t *testing.T) {
 	}
 }
 
+// Two processes that make one name at the same time leave one CVM: the CVM that runs already, or the
+// lower id.
+func TestTwoCreatesAtTheSameTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		other func(*fakeVM)
+		wins  bool
+	}{
+		"the other runs":         {func(vm *fakeVM) { vm.id = "ffffffff" + vm.id[8:]; vm.started = true; vm.boot() }, false},
+		"the other has a lower":  {func(vm *fakeVM) { vm.id = "00000000" + vm.id[8:] }, false},
+		"the other has a higher": {func(vm *fakeVM) { vm.id = "ffffffff" + vm.id[8:] }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			one, two := newPlace(t), newPlace(t)
+			r := &rig{T: t, host: one.fakeVMM, Client: clientOf(t, nil, one.server.URL, two.server.URL)}
+			req := r.request("a-0")
+			req.Node = "a"
+			one.lie = func(written *config) { // while this process makes its own
+				vm := &fakeVM{config: *written, id: "00000000-0000-4000-8000-000000000001"}
+				c.other(vm)
+				two.mu.Lock()
+				defer two.mu.Unlock()
+				two.vms = append(two.vms, vm)
+			}
+			_, err := r.Create(t.Context(), req)
+			own := one.sent("StartVm")
+			if c.wins != (err == nil) || c.wins != (own == 1) || !c.wins && !errors.Is(err, platform.ErrBusy) {
+				t.Errorf("create: %v after %d starts, want it to win: %v", err, own, c.wins)
+			}
+			if removed := one.sent("RemoveVm"); (removed == 1) == c.wins || two.sent("RemoveVm")+two.sent("StartVm") != 0 {
+				t.Errorf("%d own and %d other cvms were removed", removed, two.sent("RemoveVm"))
+			}
+		})
+	}
+}
+
 // A host that shows another CVM than the ordered one gets no start.
 func TestAMadeCVMIsConfirmed(t *testing.T) {
 	r := newRig(t)

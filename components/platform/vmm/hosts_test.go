@@ -99,13 +99,16 @@ func TestAHostThatHangs(t *testing.T) {
 	defer hanging.Close()
 	defer close(stuck)
 	one := newPlace(t)
-	for name, timeout := range map[string]time.Duration{"its own time": 100 * time.Millisecond, "a part of the caller's": time.Hour} {
-		r := &rig{T: t, Client: clientOf(t, func(c *vmm.Config) { c.CallTimeout = timeout }, one.server.URL, hanging.URL)}
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		_, err := r.List(ctx, "")
+	for name, c := range map[string]struct{ own, callers time.Duration }{
+		"its own time":           {2 * time.Second, time.Minute},
+		"a part of the caller's": {time.Hour, 6 * time.Second},
+	} {
+		r := &rig{T: t, Client: clientOf(t, func(cfg *vmm.Config) { cfg.CallTimeout = c.own }, one.server.URL, hanging.URL)}
+		ctx, cancel := context.WithTimeout(t.Context(), c.callers)
+		list, err := r.List(ctx, "")
 		var lost *platform.Unanswered
-		if !errors.As(err, &lost) || lost.Nodes[0].Node != "b" || ctx.Err() != nil {
-			t.Errorf("%s: list: %v with the caller's time at %v, want node b unanswered", name, err, ctx.Err())
+		if !errors.As(err, &lost) || lost.Nodes[0].Node != "b" || list == nil {
+			t.Errorf("%s: list = %v, %v, want node b unanswered", name, list, err)
 		}
 		cancel()
 	}

@@ -73,10 +73,16 @@ func (c *Client) List(ctx context.Context, appID string) ([]platform.Instance, e
 		return nil, missing
 	}
 	out := []platform.Instance{}
+	seen := map[string]bool{}
 	for _, a := range good {
 		for _, vm := range a.value {
 			i := vm.instance(a.host)
 			c.remember(i.VMUUID, a.host)
+			if seen[i.VMUUID] {
+				c.remember(i.VMUUID, nil) // on two hosts: locate says so
+				c.log.Warn("two hosts have one cvm, as after a copied directory: remove one of them", "vm_uuid", i.VMUUID, "node", i.Node)
+			}
+			seen[i.VMUUID] = true
 			out = append(out, i)
 		}
 	}

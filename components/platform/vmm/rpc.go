@@ -35,8 +35,8 @@ type host struct {
 	client *Client
 	base   string
 	http   *http.Client
-	// down: the last question got no answer. The next one waits for a shorter time, so that a dead
-	// host does not slow down every listing.
+	// down: the last question got no answer. The next one is asked once and waits for a shorter time,
+	// so that a dead host does not slow down every listing.
 	down atomic.Bool
 }
 
@@ -97,9 +97,9 @@ func (e *replyError) Unwrap() error { return e.err }
 // read makes a call without effect, repeating it while that can help. All attempts share one
 // budget of time, so that one host cannot use up the caller's.
 func (h *host) read(ctx context.Context, r call) error {
-	budget := h.client.timeout
+	budget, attempts := h.client.timeout, h.client.attempts
 	if h.down.Load() {
-		budget = min(budget, shortTimeout)
+		budget, attempts = min(budget, shortTimeout), 1
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		budget = min(budget, max(time.Until(deadline)*3/4, time.Millisecond))
@@ -109,7 +109,7 @@ func (h *host) read(ctx context.Context, r call) error {
 	pause := h.client.backoff
 	for attempt := 1; ; attempt++ {
 		err := h.once(within, r)
-		if err == nil || attempt >= h.client.attempts || !worthRepeating(err) || within.Err() != nil {
+		if err == nil || attempt >= attempts || !worthRepeating(err) || within.Err() != nil {
 			return err
 		}
 		wait := pause/2 + rand.N(pause/2+1) //nolint:gosec // jitter needs no secrecy
