@@ -11,6 +11,7 @@
 //     host may have a CVM of that name. The way out of a lost host is its removal from the endpoints.
 //   - "exited" means that the host will start the CVM again, so it is in progress; it stays down only
 //     after the host gave up, or did nothing for ten minutes.
+//   - "running" is in progress while the guest reports steps of its boot, for five minutes at most.
 //
 // Reads are repeated with back-off. Calls with an effect are made once: their error says whether they
 // certainly had none (errors.Is platform.ErrRefused) or whether the caller must read back. A VMM

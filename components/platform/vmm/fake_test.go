@@ -58,6 +58,7 @@ type fakeVM struct {
 	goneAt              time.Time // of the removal
 	events              []map[string]any
 	exitedAt, bootError string
+	progress, uptime    string
 }
 
 type config struct {
@@ -457,8 +458,8 @@ func (vm *fakeVM) status() string {
 }
 
 func (vm *fakeVM) view(brief bool) map[string]any {
-	out := map[string]any{"id": vm.id, "name": vm.Name, "status": vm.status(), "uptime": "1s", "app_url": nil, "app_id": *vm.AppID,
-		"instance_id": nil, "configuration": nil, "exited_at": vm.exitedAt, "boot_progress": "", "boot_error": vm.bootError,
+	out := map[string]any{"id": vm.id, "name": vm.Name, "status": vm.status(), "uptime": vm.uptime, "app_url": nil, "app_id": *vm.AppID,
+		"instance_id": nil, "configuration": nil, "exited_at": vm.exitedAt, "boot_progress": vm.progress, "boot_error": vm.bootError,
 		"shutdown_progress": "", "image_version": "", "events": append([]map[string]any{}, vm.events...)}
 	if vm.instanceID != "" {
 		out["instance_id"] = vm.instanceID

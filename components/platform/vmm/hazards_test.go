@@ -161,6 +161,30 @@ func TestACVMThatTheHostGaveUp(t *testing.T) {
 	}
 }
 
+// A host shows "running" while the guest still boots, and cannot be asked to shut down.
+func TestAGuestThatBoots(t *testing.T) {
+	for name, c := range map[string]struct {
+		progress, uptime, error string
+		booting                 bool
+	}{
+		"a step":              {"requesting app keys", "4m 59s", "", true},
+		"the first moment":    {"booting", "never", "", true},
+		"five minutes":        {"setting up docker", "5m", "", false},
+		"an hour":             {"setting up docker", "1h 2m", "", false},
+		"an error":            {"setting up docker", "10s", "failed", false},
+		"done":                {"done", "10s", "", false},
+		"no progress reports": {"N/A", "10s", "", false},
+		"a restarted host":    {"", "10s", "", false},
+	} {
+		r := newRig(t)
+		r.create("a-0")
+		r.host.edit(t, "a-0", func(vm *fakeVM) { vm.progress, vm.uptime, vm.bootError = c.progress, c.uptime, c.error })
+		if i := r.byName("a-0"); i.Running() == c.booting || i.Status != "running" || i.BootError != c.error || i.StaysDown() {
+			t.Errorf("%s: reads %+v, want it booting: %v", name, i, c.booting)
+		}
+	}
+}
+
 // A host writes the document before it looks at the rest, so its error is a refusal only if nothing
 // reads back as changed.
 func TestAnUpdateThatFailsHalfWay(t *testing.T) {

@@ -31,7 +31,9 @@ type vmInfo struct {
 	AppURL        string         `json:"app_url"`
 	AppID         string         `json:"app_id"`
 	InstanceID    string         `json:"instance_id"`
+	Uptime        string         `json:"uptime"` // of the process
 	ExitedAt      string         `json:"exited_at"`
+	BootProgress  string         `json:"boot_progress"`
 	BootError     string         `json:"boot_error"`
 	Configuration *configuration `json:"configuration"`
 	Events        []struct {
@@ -94,18 +96,29 @@ func (v vmInfo) givenUp() bool {
 	if n := len(v.Events); n > 0 && v.Events[n-1].Event == eventExhausted {
 		return true
 	}
-	return longAgo(v.ExitedAt)
+	return longAgo(v.ExitedAt, 10)
+}
+
+// booting reports a guest whose last word is a step of its boot. Its host shows "running" from the first
+// moment on, while no guest agent can be asked to shut down. A guest may be silent, or hang: after
+// five minutes the CVM counts as running.
+func (v vmInfo) booting() bool {
+	switch strings.ToLower(v.BootProgress) {
+	case "", "n/a", "running", "done": // unknown, or over
+		return false
+	}
+	return v.BootError == "" && !longAgo(v.Uptime, 5)
 }
 
 // spanForm is a part of a time span as hosts write it, e.g. "3m" of "2h 3m 1s".
 var spanForm = regexp.MustCompile(`^([0-9]{1,9})(years?|months?|days?|h|m)$`)
 
-// longAgo reads a span such as "12m 5s": at least ten minutes.
-func longAgo(span string) bool {
+// longAgo reads a span such as "12m 5s": at least these minutes.
+func longAgo(span string, minutes int) bool {
 	for part := range strings.FieldsSeq(span) {
 		if m := spanForm.FindStringSubmatch(part); m != nil {
 			n, err := strconv.Atoi(m[1])
-			return err == nil && (m[2] != "m" || n >= 10)
+			return err == nil && (m[2] != "m" || n >= minutes)
 		}
 	}
 	return false
@@ -117,6 +130,8 @@ func (v vmInfo) instance(h *host) platform.Instance {
 		Status: v.status(), Node: h.Name, BootError: h.clean(v.BootError), GatewayDomain: gatewayDomain(v.AppURL),
 	}
 	switch i.Status {
+	case statusRunning:
+		i.InProgress = v.booting()
 	case statusExited:
 		i.InProgress = !v.givenUp()
 		if n := len(v.Events); !i.InProgress && i.BootError == "" && n > 0 && v.Events[n-1].Event == eventExhausted {
