@@ -244,7 +244,7 @@ func (c *Client) order(ctx context.Context, doing string, h *host, want *plan) (
 }
 
 // finish confirms a stopped CVM and starts it. It was made: no error is ErrRefused. Where another
-// process made one of the name at the same time, the own one is removed before it ever ran.
+// process made a CVM of the name at the same time, the own one is removed before its first start.
 func (c *Client) finish(ctx context.Context, doing string, h *host, id string, want *plan) (platform.Instance, error) {
 	failed := func(err error) (platform.Instance, error) {
 		return platform.Instance{}, fmt.Errorf("%s: cvm %s on node %s is made and not started: %w", doing, id, h.Name, unknown(err))
@@ -259,14 +259,14 @@ func (c *Client) finish(ctx context.Context, doing string, h *host, id string, w
 	if wrong := differs(vm, want); wrong != "" {
 		return failed(fmt.Errorf("the host shows %s: delete it", wrong))
 	}
-	switch first, err := c.first(ctx, doing, want.Name, id); {
+	switch alone, err := c.alone(ctx, doing, want.Name, id); {
 	case err != nil:
 		return failed(err)
-	case !first:
+	case !alone:
 		if err := h.write(ctx, call{doing: "RemoveVm of cvm " + id, method: "RemoveVm", body: idRequest{id}}); err != nil {
 			return failed(fmt.Errorf("another cvm has its name: delete it: %w", err))
 		}
-		return platform.Instance{}, fmt.Errorf("%s: another cvm of this name was made meanwhile, so the own one was removed unstarted: %w", doing, platform.ErrBusy)
+		return platform.Instance{}, fmt.Errorf("%s: another cvm of this name was made at the same time, so the own one was removed before its first start: %w", doing, platform.ErrBusy)
 	}
 	c.remember(strings.ToLower(id), h)
 	if _, err := h.start(ctx, vm); err != nil {
@@ -278,17 +278,18 @@ func (c *Client) finish(ctx context.Context, doing string, h *host, id string, w
 	return made, nil
 }
 
-// first reports that the CVM may have its name, which every host is asked for once more: another
-// process may have made one since. Of several that never booted, the one with the lowest id stays.
-func (c *Client) first(ctx context.Context, doing, name, id string) (bool, error) {
+// alone reports that no other CVM has the name, for which every host is asked once more: another process
+// may have made one since. Of two processes that make one name, the later finds the CVM of the
+// earlier. Both may find both, and then neither CVM is started: an order among them would let an
+// earlier one start that looked before the later one was there.
+func (c *Client) alone(ctx context.Context, doing, name, id string) (bool, error) {
 	all, err := c.everyName(ctx, doing)
 	if err != nil {
 		return false, err
 	}
 	for _, a := range all {
 		for _, vm := range a.value {
-			fresh := vm.status() == statusStopped && vm.InstanceID == ""
-			if vm.ID != id && strings.EqualFold(vm.Name, name) && vm.status() != statusRemoving && (!fresh || vm.ID < id) {
+			if vm.ID != id && strings.EqualFold(vm.Name, name) && vm.status() != statusRemoving {
 				return false, nil
 			}
 		}

@@ -387,16 +387,12 @@ func TestANameThatIsBeingRemoved(t *testing.T) {
 	}
 }
 
-// Two processes that make one name at the same time leave one CVM: the CVM that runs already, or the
-// lower id.
+// Two processes that make one name at the same time leave one CVM at most.
 func TestTwoCreatesAtTheSameTime(t *testing.T) {
-	for name, c := range map[string]struct {
-		other func(*fakeVM)
-		wins  bool
-	}{
-		"the other runs":         {func(vm *fakeVM) { vm.id = "ffffffff" + vm.id[8:]; vm.started = true; vm.boot() }, false},
-		"the other has a lower":  {func(vm *fakeVM) { vm.id = "00000000" + vm.id[8:] }, false},
-		"the other has a higher": {func(vm *fakeVM) { vm.id = "ffffffff" + vm.id[8:] }, true},
+	for name, other := range map[string]func(*fakeVM){
+		"the other runs":        func(vm *fakeVM) { vm.started = true; vm.boot() },
+		"the other never ran":   func(*fakeVM) {},
+		"it has a capital name": func(vm *fakeVM) { vm.Name = "A-0" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			one, two := newPlace(t), newPlace(t)
@@ -405,21 +401,58 @@ func TestTwoCreatesAtTheSameTime(t *testing.T) {
 			req.Node = "a"
 			one.lie = func(written *config) { // while this process makes its own
 				vm := &fakeVM{config: *written, id: "00000000-0000-4000-8000-000000000001"}
-				c.other(vm)
+				other(vm)
 				two.mu.Lock()
 				defer two.mu.Unlock()
 				two.vms = append(two.vms, vm)
 			}
 			_, err := r.Create(t.Context(), req)
-			own := one.sent("StartVm")
-			if c.wins != (err == nil) || c.wins != (own == 1) || !c.wins && !errors.Is(err, platform.ErrBusy) {
-				t.Errorf("create: %v after %d starts, want it to win: %v", err, own, c.wins)
-			}
-			if removed := one.sent("RemoveVm"); (removed == 1) == c.wins || two.sent("RemoveVm")+two.sent("StartVm") != 0 {
-				t.Errorf("%d own and %d other cvms were removed", removed, two.sent("RemoveVm"))
+			if !errors.Is(err, platform.ErrBusy) || one.sent("StartVm") != 0 || one.sent("RemoveVm") != 1 || two.sent("StartVm")+two.sent("RemoveVm") != 0 {
+				t.Errorf("create: %v after %d starts and %d removals, want ErrBusy, none and the own one", err, one.sent("StartVm"), one.sent("RemoveVm"))
 			}
 		})
 	}
+	one, two := newPlace(t), newPlace(t)
+	rivals := []*vmm.Client{clientOf(t, nil, one.server.URL, two.server.URL), clientOf(t, nil, one.server.URL, two.server.URL)}
+	for round := range 20 {
+		name := "race-" + string(rune('a'+round))
+		errs := make(chan error)
+		for n, c := range rivals {
+			go func() {
+				tmpl := template(round)
+				p, err := c.Provision(t.Context(), "", tmpl)
+				if err == nil {
+					_, err = c.Create(t.Context(), platform.CreateRequest{Name: name, Provisioned: p, Template: tmpl, Node: string(rune('a' + n))})
+				}
+				errs <- err
+			}()
+		}
+		won := 0
+		for range rivals {
+			switch err := <-errs; {
+			case err == nil:
+				won++
+			case !errors.Is(err, platform.ErrBusy) && !errors.Is(err, platform.ErrRefused):
+				t.Errorf("round %d: %v, want that the other was first", round, err)
+			}
+		}
+		if started := one.started(name) + two.started(name); started > 1 || started != won {
+			t.Errorf("round %d: %d cvms called %s were started, %d creates succeeded, want one at most", round, started, name, won)
+		}
+	}
+}
+
+// started counts the CVMs called name that ever booted.
+func (f *fakeVMM) started(name string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := 0
+	for _, vm := range f.vms {
+		if vm.Name == name && vm.instanceID != "" {
+			n++
+		}
+	}
+	return n
 }
 
 // A host that shows another CVM than the ordered one gets no start.
