@@ -36,8 +36,12 @@ import (
 
 // agent is a minimal agent: it is admitted, opens its control session, obeys orders at once and
 // reports that all is well.
-func (h *Whole) agent(ctx context.Context, compose, seed []byte, app string) error {
-	guest, client := bootGuest(h.T, h.Cloud, app, compose, seed)
+func (h *Whole) agent(ctx context.Context, compose, seed []byte, app, cvm string) error {
+	machine := 0
+	if h.Machine != nil {
+		machine = h.Machine(cvm)
+	}
+	guest, client := bootGuest(h.T, h.Cloud, app, compose, seed, machine)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err

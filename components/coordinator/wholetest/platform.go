@@ -77,10 +77,10 @@ func (p *Platform) boot(m *machine, hash string) {
 	}
 	ctx, cancel := context.WithCancel(p.h.T.Context()) // a CVM outlives the call that boots it
 	m.stop, m.ComposeHash, m.Status = cancel, hash, "running"
-	compose, seed, app := p.content[hash], m.seed, m.AppID
+	compose, seed, app, name := p.content[hash], m.seed, m.AppID, m.Name
 	p.running.Go(func() {
 		for ctx.Err() == nil {
-			err := p.h.agent(ctx, compose, seed, app)
+			err := p.h.agent(ctx, compose, seed, app, name)
 			if err != nil && ctx.Err() == nil {
 				select {
 				case <-ctx.Done():
@@ -90,7 +90,7 @@ func (p *Platform) boot(m *machine, hash string) {
 		}
 	})
 	if m.InstanceID == "" {
-		guest, _ := bootGuest(p.h.T, p.h.Cloud, app, compose, seed)
+		guest, _ := bootGuest(p.h.T, p.h.Cloud, app, compose, seed, 0)
 		m.InstanceID = guest.InstanceID()
 	}
 }

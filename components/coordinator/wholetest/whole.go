@@ -71,6 +71,9 @@ type Whole struct {
 	// Member returns the agent's report about the workload of a Slot; nil: no roles, and all is
 	// well.
 	Member func(slot string) *controlv1.MemberView
+	// Machine returns the number of the machine on which the CVM of that name boots; nil: 0 for all. Set
+	// it before Start.
+	Machine func(cvm string) int
 	// Stop ends the coordinator; set by Start.
 	Stop func() error
 }
@@ -99,7 +102,7 @@ func New(t testing.TB) *Whole {
 		t.Fatal(err)
 	}
 	measured := "services: {}\nconfigs:\n  trust:\n    content: '" + string(trustFile) + "'\n"
-	guest, client := bootGuest(t, cloud, CoordinatorApp, appCompose(measured), bytes.Repeat([]byte{1}, 20))
+	guest, client := bootGuest(t, cloud, CoordinatorApp, appCompose(measured), bytes.Repeat([]byte{1}, 20), 0)
 	h.Guest = client
 	h.Platform = newPlatform(h, guest.InstanceID())
 	h.Config = coordinator.Config{
@@ -176,9 +179,9 @@ func appCompose(text string) []byte {
 	return raw
 }
 
-func bootGuest(t testing.TB, cloud *attestsim.Cloud, app string, compose, seed []byte) (*attestsim.Guest, *attest.GuestClient) {
+func bootGuest(t testing.TB, cloud *attestsim.Cloud, app string, compose, seed []byte, machine int) (*attestsim.Guest, *attest.GuestClient) {
 	t.Helper()
-	guest, err := cloud.Boot(attestsim.BootConfig{AppID: app, AppCompose: compose, InstanceIDSeed: seed, OSImage: OSImage})
+	guest, err := cloud.Boot(attestsim.BootConfig{AppID: app, AppCompose: compose, InstanceIDSeed: seed, OSImage: OSImage, Machine: machine})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,6 +53,10 @@ func waitsFor(code string) string {
 		return "the leader to bind this instance to a slot"
 	case policy.CodeRevisionNotAllowed, policy.CodeRevisionNotApproved, policy.CodeRevisionBelowFloor:
 		return "the slot's policy to allow the revision that this CVM runs"
+	case policy.CodeMachineShared, policy.CodeMachineNotListed:
+		return "a placement of the group that permits this machine"
+	case policy.CodeMachineUnknown:
+		return "the machines of the group's other members to be recorded"
 	case policy.CodeClusterMismatch:
 		return "a coordinator of the cluster ID that this CVM belongs to"
 	case policy.CodeOverloaded, policy.CodeRateLimited:
