@@ -60,6 +60,7 @@ func (c *Cloud) boot(ctx context.Context, v *CVM) Status {
 		v.BootProgress = "setting up docker"
 		v.noteEvent("boot.progress", v.BootProgress)
 	}
+	v.noteEvent("instance.info", fmt.Sprintf(`{"app_id":%q,"instance_id":%q}`, v.AppID, v.InstanceID))
 	v.Boots++
 	if v.VM == nil { // the process of a VM has a watcher: its run
 		c.tasks.Go(func() { c.watch(v, m) })

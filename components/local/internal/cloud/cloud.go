@@ -66,6 +66,8 @@ type state struct {
 	CVMs    []*CVM            `json:"cvms"`
 	NextNum int               `json:"next_num"`
 	Allots  map[string]uint64 `json:"allots"` // app ids given out, with their nonce
+	// Hosts are those of dstack-vmm, in order; none: Phala's platform.
+	Hosts []string `json:"hosts,omitempty"`
 }
 
 var errClosed = errors.New("the local cloud is shutting down")
@@ -77,20 +79,15 @@ func Open(cfg Config) (*Cloud, error) {
 	c := &Cloud{
 		cfg: cfg, ctx: ctx, cancel: cancel, settings: cfg.Settings, machines: map[string]Machine{}, turns: map[string]int{},
 		runs: map[string]*vmRun{}, down: map[string]struct{}{}, settled: make(chan struct{}),
-		st: state{Apps: map[string]*App{}, Allots: map[string]uint64{}},
 	}
-	raw, err := os.ReadFile(c.path())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("read state: %w", err)
-	}
-	if err == nil {
-		if err := json.Unmarshal(raw, &c.st); err != nil {
-			return nil, fmt.Errorf("parse %s: %w", c.path(), err)
-		}
-	}
-	if err := c.checkHosts(); err != nil {
+	var err error
+	if c.st, err = readState(cfg.Dir); err != nil {
 		return nil, err
 	}
+	if err := c.st.checkHosts(cfg.Hosts); err != nil {
+		return nil, err
+	}
+	c.st.Hosts = cfg.Hosts
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, v := range c.st.CVMs {
@@ -118,7 +115,24 @@ func (c *Cloud) Close(ctx context.Context) {
 	c.tasks.Wait()
 }
 
-func (c *Cloud) path() string { return filepath.Join(c.cfg.Dir, "state.json") }
+// readState reads the records of dir; a missing file is an empty cloud.
+func readState(dir string) (state, error) {
+	st := state{Apps: map[string]*App{}, Allots: map[string]uint64{}}
+	path := statePath(dir)
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return st, nil
+	}
+	if err != nil {
+		return st, fmt.Errorf("read state: %w", err)
+	}
+	if err := json.Unmarshal(raw, &st); err != nil {
+		return st, fmt.Errorf("parse %s: %w", path, err)
+	}
+	return st, nil
+}
+
+func statePath(dir string) string { return filepath.Join(dir, "state.json") }
 
 // save persists the state; called under the lock, before the effect it announces.
 func (c *Cloud) save() error {
@@ -126,7 +140,7 @@ func (c *Cloud) save() error {
 	if err != nil {
 		return fmt.Errorf("encode state: %w", err)
 	}
-	return durable.Write(c.path(), raw, 0o600)
+	return durable.Write(statePath(c.cfg.Dir), raw, 0o600)
 }
 
 // keep saves the state where no caller can receive an error.

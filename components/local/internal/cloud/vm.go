@@ -2,9 +2,9 @@ package cloud
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -189,18 +189,28 @@ func (c *Cloud) VMMVersion() string {
 	return cmp.Or(c.settings.VMMVersion, DefaultVMMVersion)
 }
 
-// checkHosts refuses a start that does not fit the records.
-func (c *Cloud) checkHosts() error {
-	var errs []error
-	for _, v := range c.st.CVMs {
-		switch {
-		case v.VM == nil && len(c.cfg.Hosts) > 0:
-			errs = append(errs, fmt.Errorf("CVM %s was made on Phala's platform: start with --platform phala, or start another cloud with a --state of its own", v.Name))
-		case v.VM != nil && len(c.cfg.Hosts) == 0:
-			errs = append(errs, fmt.Errorf("VM %s was made on hosts of dstack-vmm: start with --platform vmm, or start another cloud with a --state of its own", v.Name))
-		case v.VM != nil && c.hostOf(v) == "":
-			errs = append(errs, fmt.Errorf("VM %s is on host number %d: name at least so many hosts with --hosts, in the same order", v.Name, v.NodeID))
-		}
+// CheckHosts refuses a start on dir with hosts that do not fit the records there: nil is Phala's
+// platform. Open does the same; a caller who has to write something before asks here first.
+func CheckHosts(dir string, hosts []string) error {
+	st, err := readState(dir)
+	if err != nil {
+		return err
 	}
-	return errors.Join(errs...)
+	return st.checkHosts(hosts)
+}
+
+// checkHosts refuses hosts under which a VM would change its host, or have none.
+func (st state) checkHosts(hosts []string) error {
+	if len(st.CVMs) == 0 {
+		return nil
+	}
+	of, kept := "Phala's platform: start with --platform phala", len(hosts) == 0
+	if len(st.Hosts) > 0 {
+		of = "the hosts " + strings.Join(st.Hosts, ",") + ": start with --platform vmm, and name these hosts first in --hosts, in the same order"
+		kept = len(hosts) >= len(st.Hosts) && slices.Equal(hosts[:len(st.Hosts)], st.Hosts)
+	}
+	if kept {
+		return nil
+	}
+	return fmt.Errorf("this cloud's %d CVMs are on %s, or start another cloud with a --state of its own", len(st.CVMs), of)
 }

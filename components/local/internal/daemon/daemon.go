@@ -100,6 +100,9 @@ func Serve(ctx context.Context, cfg Config, ready func(CloudFile)) (err error) {
 	if cfg.Domain, err = domain(cfg.Domain, last.Domain, hasCVMs); err != nil {
 		return err
 	}
+	if err := cloud.CheckHosts(dir.path, hostNames(cfg.Hosts)); err != nil {
+		return err
+	}
 	sim, err := attestsim.OpenCloud(filepath.Join(dir.path, "attest"))
 	if err != nil {
 		return fmt.Errorf("open simulated platform: %w", err)

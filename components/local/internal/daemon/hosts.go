@@ -72,20 +72,6 @@ type HostFile struct {
 	URLInCVM string `json:"url_in_cvm"`
 }
 
-// checkOrder refuses hosts under which VMs would change their host.
-func checkOrder(hosts []Host, last []startedHost, hasCVMs bool) error {
-	for i, had := range last {
-		if hasCVMs && (i >= len(hosts) || hosts[i].Name != had.Name) {
-			names := make([]string, 0, len(last))
-			for _, h := range last {
-				names = append(names, h.Name)
-			}
-			return fmt.Errorf("--hosts: this cloud's VMs are on the hosts %s: name these first, in the same order, and new hosts after them", strings.Join(names, ","))
-		}
-	}
-	return nil
-}
-
 // hostListeners are the two ways to the endpoint of one host.
 type hostListeners struct {
 	name         string
@@ -93,14 +79,11 @@ type hostListeners struct {
 }
 
 func listenHosts(ctx context.Context, fab *fabric.Fabric, cfg Config, last started, hasCVMs bool) (out []hostListeners, err error) {
-	if err := checkOrder(cfg.Hosts, last.Hosts, hasCVMs); err != nil {
-		return nil, err
-	}
 	var errs []error
 	for i, h := range cfg.Hosts {
 		a := hostAddress{name: "endpoint of " + h.Name, flag: "hosts " + h.Name, want: cmp.Or(h.Listen, anyPort), hasCVMs: hasCVMs}
-		if i < len(last.Hosts) && last.Hosts[i].Name == h.Name {
-			a.had = last.Hosts[i].Address
+		if n := slices.IndexFunc(last.Hosts, func(had startedHost) bool { return had.Name == h.Name }); n >= 0 {
+			a.had = last.Hosts[n].Address
 		}
 		l := hostListeners{name: h.Name}
 		var hostErr, fabricErr error
