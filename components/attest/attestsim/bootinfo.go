@@ -6,8 +6,8 @@ import (
 	"cadre.dev/attest/collateral"
 )
 
-// KeyRequest is what the KMS of dstack reads from the quote with which a guest asks for its keys,
-// and sends to its authorisation webhook. Byte fields are lower-case hex.
+// KeyRequest holds the facts that the KMS of dstack reads from the quote with which a guest asks for
+// its keys, and sends to its authorisation webhook. Byte fields are lower-case hex.
 type KeyRequest struct {
 	AttestationMode string   `json:"attestationMode"`
 	MRAggregated    string   `json:"mrAggregated"`

@@ -10,7 +10,7 @@ import (
 	"cadre.dev/cli/internal/localcloud"
 )
 
-// hostVerbs are what can happen to a host of dstack-vmm.
+// hostVerbs are the events of a host of dstack-vmm.
 var hostVerbs = []string{"kill", "return", "restart-vmm", "hang", "refuse", "up"}
 
 // faultHost lets a host of a cloud of platform vmm fail.

@@ -128,6 +128,9 @@ func serve(flags *flag.FlagSet, args []string) error {
 	if err := kmsauth.CheckURL(*kmsAuth); err != nil {
 		return fmt.Errorf("--kms-auth: %w", err)
 	}
+	if err := cloud.CheckVMMVersion(*version); err != nil {
+		return fmt.Errorf("--vmm-version: %w", err)
+	}
 	cfg.Platform = *platform
 	switch cfg.Platform {
 	case daemon.Phala:

@@ -68,6 +68,10 @@ func TestFlagsThatAreMeantOtherwise(t *testing.T) {
 		"a negative time":   {[]string{"serve", "--state", dir + "/s", "--layout", dir, "--boot-delay", "-3s"}, "--boot-delay -3s"},
 		"an empty map":      {[]string{"serve", "--state", dir + "/s", "--images", file}, file},
 		"no domain":         {[]string{"serve", "--state", dir + "/s", "--layout", dir, "--domain", "a b"}, "--domain"},
+		"another platform":  {[]string{"serve", "--state", dir + "/s", "--layout", dir, "--platform", "aws"}, `--platform: "aws"`},
+		"a host twice":      {[]string{"serve", "--state", dir + "/s", "--layout", dir, "--platform", "vmm", "--hosts", "a,a"}, "--hosts: host a"},
+		"no webhook":        {[]string{"serve", "--state", dir + "/s", "--layout", dir, "--kms-auth", "localhost"}, "--kms-auth"},
+		"an unknown VMM":    {[]string{"serve", "--state", dir + "/s", "--layout", dir, "--vmm-version", "9"}, "--vmm-version"},
 		"cleanup of two":    {[]string{"cleanup", "--state", dir + "/s", "more"}, `"more" is no flag`},
 	} {
 		if err := run(c.args); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -176,6 +176,9 @@ func (s *Server) patchSettings(r *http.Request) (int, any, error) {
 	if err := kmsauth.CheckURL(set.KMSAuth); err != nil {
 		return 0, nil, fmt.Errorf("kms_auth: %w", err)
 	}
+	if err := cloud.CheckVMMVersion(set.VMMVersion); err != nil {
+		return 0, nil, fmt.Errorf("vmm_version: %w", err)
+	}
 	s.cfg.Cloud.SetSettings(set)
 	return http.StatusOK, set, nil
 }

@@ -47,7 +47,7 @@ func (c *Cloud) RestartVMM(host string) error {
 	return c.onHost(host, func() { c.reload(host, true) })
 }
 
-// ReloadVMs reads the VMs of a host again, and starts those that are on. It returns their number.
+// ReloadVMs reads the VMs of a host again, and starts each VM that is on. It returns the number of VMs.
 func (c *Cloud) ReloadVMs(host string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -3,6 +3,7 @@ package cloud
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -173,6 +174,17 @@ func (c *Cloud) hostOf(v *CVM) string {
 	}
 	return c.cfg.Hosts[v.NodeID-1]
 }
+
+// CheckVMMVersion refuses a version of dstack-vmm whose habits this package does not know; empty is
+// DefaultVMMVersion.
+func CheckVMMVersion(version string) error {
+	if version == "" || versionRule.MatchString(version) {
+		return nil
+	}
+	return fmt.Errorf("%.40q is no version of dstack-vmm with known habits: give one such as %s or 0.6.0", version, DefaultVMMVersion)
+}
+
+var versionRule = regexp.MustCompile(`^0\.[56]\.[0-9]{1,3}$`)
 
 // machine is the number of the physical host, from 0.
 func (v *CVM) machine() int {

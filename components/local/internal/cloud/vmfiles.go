@@ -71,7 +71,7 @@ func (c *Cloud) CreateVM(host string, n NewVM) (id string, err error) {
 	return v.VMUUID, nil
 }
 
-// VMUpdate changes the files of a VM. A nil pointer and an empty text leave what is there.
+// VMUpdate changes the files of a VM. A nil pointer and an empty text leave the old value.
 type VMUpdate struct {
 	ComposeFile, EncryptedEnv, UserConfig string
 	VCPU, MemoryMB, DiskGB                *uint32
