@@ -56,6 +56,7 @@ type Cloud struct {
 	closing    bool
 	runs       map[string]*vmRun   // the processes of VMs, by vm uuid
 	down       map[string]struct{} // hosts without power
+	retries    map[string]*retries // of hosts, by vm uuid
 	// settled is closed and replaced when settings change.
 	settled chan struct{}
 }
@@ -78,7 +79,7 @@ func Open(cfg Config) (*Cloud, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	c := &Cloud{
 		cfg: cfg, ctx: ctx, cancel: cancel, settings: cfg.Settings, machines: map[string]Machine{}, turns: map[string]int{},
-		runs: map[string]*vmRun{}, down: map[string]struct{}{}, settled: make(chan struct{}),
+		runs: map[string]*vmRun{}, down: map[string]struct{}{}, retries: map[string]*retries{}, settled: make(chan struct{}),
 	}
 	var err error
 	if c.st, err = readState(cfg.Dir); err != nil {

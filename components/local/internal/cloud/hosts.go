@@ -1,10 +1,6 @@
 package cloud
 
-import (
-	"fmt"
-	"slices"
-	"time"
-)
+import "slices"
 
 // HostDown says whether a host is without power.
 func (c *Cloud) HostDown(host string) bool {
@@ -75,6 +71,7 @@ func (c *Cloud) reload(host string, afresh bool) int {
 		n++
 		if afresh {
 			v.BootProgress, v.BootError, v.BootDetail, v.VM.ShutdownProgress, v.VM.Events = "", "", "", "", nil
+			delete(c.retries, v.VMUUID)
 		}
 		if v.PowerOn && !v.VM.Removing && (afresh || c.runs[v.VMUUID] == nil) {
 			if err := c.startVM(v); err != nil {
@@ -83,41 +80,4 @@ func (c *Cloud) reload(host string, afresh bool) int {
 		}
 	}
 	return n
-}
-
-// restartExited starts, once in the time of the setting AutoRestart, each VM that is on and whose
-// process is gone, with the files that are there.
-func (c *Cloud) restartExited() {
-	for {
-		c.mu.Lock()
-		every, changed := time.Duration(c.settings.AutoRestart), c.settled
-		c.mu.Unlock()
-		var tick <-chan time.Time
-		if every > 0 {
-			tick = time.After(every)
-		}
-		select {
-		case <-c.ctx.Done():
-			return
-		case <-changed:
-		case <-tick:
-			c.startExited()
-		}
-	}
-}
-
-func (c *Cloud) startExited() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, v := range c.st.CVMs {
-		if v.VM == nil || !v.PowerOn || v.VM.Removing || c.runs[v.VMUUID] != nil {
-			continue
-		}
-		if _, down := c.down[c.hostOf(v)]; down {
-			continue
-		}
-		if err := c.startVM(v); err != nil {
-			c.cfg.Log.Warn("vm not restarted", "instance", v.Name, "error", fmt.Sprint(err))
-		}
-	}
 }

@@ -24,6 +24,7 @@ func (c *Cloud) StartVM(host, id string) error {
 	if v == nil {
 		return noFile("Failed to start VM: Failed to read manifest", id, "vm-manifest.json")
 	}
+	delete(c.retries, id)
 	if err := c.startVM(v); err != nil {
 		return fmt.Errorf("Failed to start VM: %w", err) //nolint:staticcheck // the text of the real server
 	}
@@ -97,6 +98,7 @@ func (c *Cloud) StopVM(host, id string) error {
 		return noFile("Failed to stop VM: Failed to set started", id, "vm-state.json")
 	}
 	v.PowerOn = false
+	delete(c.retries, id)
 	if err := c.save(); err != nil {
 		return err
 	}

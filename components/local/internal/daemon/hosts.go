@@ -107,7 +107,7 @@ func apiText(hosts []HostFile, url func(HostFile) string) string {
 // describeHosts fills the fields of cloud.json that name endpoints.
 func (f *CloudFile) describeHosts(listeners []hostListeners) {
 	for i, l := range listeners {
-		inCVM := netip.AddrPortFrom(fabric.Address, uint16(firstHostPort+i)) //nolint:gosec // at most maxHosts
+		inCVM := netip.AddrPortFrom(fabric.Address, uint16(firstHostPort+i))
 		f.Hosts = append(f.Hosts, HostFile{Name: l.name, URL: "http://" + l.host.Addr().String(), URLInCVM: "http://" + inCVM.String()})
 	}
 	f.APIURL = apiText(f.Hosts, func(h HostFile) string { return h.URL })

@@ -172,7 +172,7 @@ func checkGPUs(g *gpuConfig) error {
 	case g == nil:
 		return nil
 	case g.AttachMode == "all" || len(g.GPUs) > 0:
-		return errors.New("GPU is not enabled") //nolint:staticcheck // the text of the real server
+		return errors.New("GPU is not enabled")
 	case g.AttachMode != "listed":
 		return fmt.Errorf("Invalid GPU attach mode: %s", g.AttachMode) //nolint:staticcheck // the text of the real server
 	}

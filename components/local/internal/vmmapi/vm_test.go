@@ -172,6 +172,28 @@ func TestABootThatFailsIsAnExitWithAnErrorUntilTheNextStart(t *testing.T) {
 	}
 }
 
+func TestANewerHostGivesUpAfterFiveAttempts(t *testing.T) {
+	r := newRig(t, cloud.Settings{AutoRestart: cloud.Duration(time.Millisecond), VMMVersion: "0.6.0"})
+	id := r.create("host-a", obj{"compose_file": document("refuse me"), "stopped": false})
+	exhausted := func(v obj) bool {
+		events, _ := v["events"].([]any)
+		return len(events) > 0 && events[len(events)-1].(obj)["event"] == "vmm.auto_restart.exhausted"
+	}
+	if v := r.await("host-a", id, "the host has given up", exhausted); v["status"] != "exited" {
+		t.Errorf("a VM that the host has given up: %v", v)
+	}
+	if n := len(r.hv.Boots("vm")); n != 6 {
+		t.Errorf("%d boots, want the first one and five attempts", n)
+	}
+	// A start by hand gives it five attempts again.
+	r.must("host-a", "StartVm", obj{"id": id})
+	r.await("host-a", id, "it is tried again", func(v obj) bool { return !exhausted(v) })
+	r.await("host-a", id, "the host has given up again", exhausted)
+	if n := len(r.hv.Boots("vm")); n != 12 {
+		t.Errorf("%d boots", n)
+	}
+}
+
 func TestAShutdownIsAskedOfTheGuest(t *testing.T) {
 	r := newRig(t, cloud.Settings{AcceptLag: cloud.Duration(time.Hour)})
 	id := r.running("host-a", nil)
