@@ -127,6 +127,10 @@ func (c *Cloud) ShutdownVM(host, id string) error {
 			return
 		}
 		c.mu.Lock()
+		if c.runs[id] != r || r.ctx.Err() != nil {
+			c.mu.Unlock()
+			return // this guest is gone
+		}
 		v.PowerOn, v.VM.ShutdownProgress = false, "powering off"
 		v.noteEvent("shutdown.progress", "powering off")
 		c.keep()

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"sync"
 	"time"
 
@@ -179,7 +180,7 @@ func (h *Hypervisor) boot(ctx context.Context, spec cloud.BootSpec, m *Machine) 
 		return err
 	}
 	raw, err := json.Marshal(initctl.Spec{
-		Hostname: spec.Name, Compose: spec.Compose, Env: spec.Env, Images: h.cfg.Images, InitScript: spec.InitScript, Become: h.cfg.Become,
+		Hostname: hostname(spec), Compose: spec.Compose, Env: spec.Env, Images: h.cfg.Images, InitScript: spec.InitScript, Become: h.cfg.Become,
 		Disk: disk, Run: m.run, Logs: filepath.Join(dir, "logs"), GuestSocket: filepath.Join(m.run, guestSocket),
 		Hide: []string{h.cfg.Dir},
 	})
@@ -207,6 +208,17 @@ func (h *Hypervisor) authorise(ctx context.Context, spec cloud.BootSpec, guest *
 		return &cloud.Halted{Progress: "requesting app keys", Err: err}
 	}
 	return nil
+}
+
+var hostnameForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?$`)
+
+// hostname is the CVM's name, or its uuid where the name is none of a machine: dstack-vmm takes names
+// with spaces, of any length.
+func hostname(spec cloud.BootSpec) string {
+	if hostnameForm.MatchString(spec.Name) {
+		return spec.Name
+	}
+	return spec.UUID
 }
 
 // markDisk leaves a marker on a fresh disk: which instance formatted it, when.
