@@ -74,6 +74,9 @@ type Heals struct {
 	// came before, are Services.
 	Attempts int `json:"attempts"`
 	Services int `json:"services,omitempty"`
+	// Boot is the last of the Attempts that its host made, by starting a CVM that had ended: hosts of
+	// dstack-vmm do so without a call.
+	Boot string `json:"boot,omitempty"`
 	// Replacements among them.
 	Replacements int `json:"replacements,omitempty"`
 	// Shared counts the Attempts that started a stopped CVM while other members were unhealthy as

@@ -88,7 +88,10 @@ func (op Operation) refused(c CallResult, f Facts, now time.Time) (Operation, []
 		return op.because("the platform refused, and is asked again, since " + op.Slot + " is out of its set already: " + c.Message), nil
 	}
 	reason := "the platform refused: " + c.Message
-	if op.stoppedInVain() {
+	switch stopped := op.Call.Has(PartStop); {
+	case stopped && op.Call.Part == PartRestart:
+		return op.because(reason + "; it is asked again, since the CVM is down"), nil
+	case op.stoppedInVain():
 		return op.undo(CauseRefused, reason, f, now), nil
 	}
 	return op.giveBack(Failed, CauseRefused, reason, now)

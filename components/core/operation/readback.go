@@ -54,14 +54,16 @@ func (op Operation) readBackStop(f Facts, settled bool, now time.Time) effectSig
 	return presence(f.Platform.Stopped, settled && ignored)
 }
 
-// readBackWritten decides for the one call that changes a stopped CVM. The files of a stopped CVM can be written again
-// without harm, so only a hash that moved together with the shape proves the call. A CVM that runs meanwhile may have
-// booted the files of before, or half of the new ones: it is stopped and written again, unless its Boot proves To.
+// readBackWritten decides for the one call that changes a stopped CVM, by the hash together with the shape. The files
+// of a stopped CVM can be written again without harm, so env values that nothing shows are written again. A CVM that
+// runs meanwhile may have booted the files of before, or half of the new ones: it is stopped and written again, unless
+// its Boot proves To.
 func (op Operation) readBackWritten(f Facts, settled bool) effectSight {
 	if !op.CVM.atRest(f.Platform) {
 		return effectUnknown
 	}
-	there := op.hashTells() && op.shown(PartCompose, f) && (f.Platform.Stopped || op.newBoot(f))
+	tells := op.hashTells() || !f.EnvDiffers && op.Call.OwnEnv == f.GivenEnv
+	there := tells && op.shown(PartCompose, f) && (f.Platform.Stopped || op.newBoot(f))
 	return presence(there, settled)
 }
 

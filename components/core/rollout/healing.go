@@ -253,6 +253,28 @@ func (w *world) keepHeals(m *member) {
 	}
 }
 
+// noteOwnBoot counts a Boot of m that no step asked for as an attempt to heal m. The hosts of some platforms start a
+// CVM that ended, and would do so for ever: such a Boot is the restart that healing would have made (R118).
+func (w *world) noteOwnBoot(m *member) {
+	boot, h := m.seen.Admission, group.Heals{}
+	if m.record.Heals != nil {
+		h = *m.record.Heals
+	}
+	if m.record.AvailableBoot == "" || boot.BootID == m.record.AvailableBoot || boot.BootID == h.Boot {
+		return
+	}
+	asked := slices.ContainsFunc(w.rec.Operations, func(op operation.Operation) bool {
+		ended := op.Phase.Ended() && op.Times.Ended.Before(boot.AdmittedAt)
+		return op.Slot == m.slot && op.Call.Number > 0 && !ended && !boot.AdmittedAt.Before(op.Times.Created)
+	})
+	if asked {
+		return
+	}
+	h.Attempts, h.Boot, h.LastAt = h.Attempts+1, boot.BootID, w.now
+	h.LastKind, h.LastWhy = string(operation.Restart), "it started again without a step"
+	m.record.Heals = &h
+}
+
 // costly returns why m's disk is not given up now without an operator; "": the planner may replace m. Either
 // another Slot is unavailable, or other members of the cluster went down when m did. A newcomer that only m keeps
 // out of the set does not count: each would wait for the repair of the other.

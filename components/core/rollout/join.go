@@ -30,6 +30,9 @@ func (w *world) judge(m *member) {
 	m.cut = m.report != nil && !m.report.CutAt.IsZero() && !w.obs.At.Before(m.report.CutAt)
 	m.reason = w.notReady(m)
 	m.ready = m.reason == ""
+	if w.t.StopFirst && w.spec.AutoHealing != nil && admitted {
+		w.noteOwnBoot(m)
+	}
 	w.keepClock(m)
 	minReady, held := group.MinReady(w.spec), w.now.Sub(m.record.AvailableSince)
 	m.settled = m.inService() && held >= minReady

@@ -23,7 +23,7 @@ func onceEffective(t trace.Trace) []Violation {
 	walk(t, func(s *state, i int, e trace.Event) {
 		id := e.Call.ID
 		if e.Kind == trace.Called {
-			if op := s.member(e.Slot).acting(); op != nil {
+			if op := s.member(e.Slot).acting(); op != nil && !harmless(op) {
 				calls[id] = part{op.ID, op.Rollout, op.Order, e.Call.Verb}
 			}
 		}
@@ -49,6 +49,12 @@ func onceEffective(t trace.Trace) []Violation {
 		parts[p] = id
 	})
 	return f
+}
+
+// harmless: the call stops a CVM, or writes the files of a CVM that the step stopped or found stopped. A platform
+// without PartStop has no such step, except that its call starts the CVM or notes the change.
+func harmless(op *operation.Operation) bool {
+	return op.Call.Part == operation.PartStop || op.Call.Part == operation.PartCompose && op.Call.Has(operation.PartStop)
 }
 
 // writeAhead is I18: the writer of the record that announces a call sends it, after that record and
@@ -89,6 +95,7 @@ func writeAhead(t trace.Trace) []Violation {
 var verbs = map[operation.Part]cloud.Verb{
 	operation.PartCreate: cloud.Create, operation.PartDelete: cloud.Delete, operation.PartRestart: cloud.Restart,
 	operation.PartResources: cloud.Resize, operation.PartOSImage: cloud.Image, operation.PartCompose: cloud.Update,
+	operation.PartStop: cloud.Stop,
 }
 
 // unannounced is why the record of op does not announce the call of e, the n-th call sent.

@@ -28,6 +28,8 @@ type Plan struct {
 	Odds Odds
 	// Takes are the durations of successful work.
 	Takes Takes
+	// StopFirst: the platform changes a stopped CVM only, and its hosts sometimes start one without a call.
+	StopFirst bool
 	// HealAt is when all faults end; Rest is the time that the run then has to settle. A group that
 	// gives the same reason for Still waits for an operator.
 	HealAt, Rest, Still time.Duration
@@ -267,6 +269,7 @@ func Draw(seed uint64) Plan {
 	drawOperators(Source(seed, "persons", 0), &p)
 	drawExclusions(Source(seed, "exclusions", 0), &p)
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return int(a.At - b.At) })
+	p.StopFirst = Source(seed, "habits", 0).IntN(3) == 0
 	later := Source(seed, "later", 0)
 	p.Odds.Busy, p.Odds.BlindAsk, p.Takes = oddsOf(later, 0.3), oddsOf(later, 0.3), takes(later)
 	if slices.ContainsFunc(p.Groups, func(g Group) bool { return g.Deadline > 0 }) {

@@ -54,6 +54,9 @@ func TestShorterIsShorter(t *testing.T) {
 }
 
 func size(p Plan) (n int) {
+	if p.StopFirst {
+		n++
+	}
 	for _, g := range p.Groups {
 		if n++; g.Healing != Unhealed {
 			n++

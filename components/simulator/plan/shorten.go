@@ -21,6 +21,9 @@ func Shorter(p Plan) []Plan {
 	if p.Odds != (Odds{}) {
 		with(func(q *Plan) { q.Odds = Odds{} })
 	}
+	if p.StopFirst {
+		with(func(q *Plan) { q.StopFirst = false })
+	}
 	for i := range p.Faults {
 		with(func(q *Plan) { q.Faults = slices.Delete(q.Faults, i, i+1) })
 	}

@@ -76,6 +76,9 @@ func (p Plan) String() string {
 	for _, n := range p.CrashPoints {
 		fmt.Fprintf(&b, "crash-point %d\n", n)
 	}
+	if p.StopFirst {
+		b.WriteString("stop-first\n")
+	}
 	for _, one := range p.Takes.named() {
 		if *one.most != 0 {
 			fmt.Fprintf(&b, "takes %s %s\n", one.word, *one.most)
@@ -232,6 +235,8 @@ func (p *Plan) take(word string, values []string) (err error) {
 		}
 	case "crash-point":
 		p.CrashPoints = append(p.CrashPoints, int(f.number()))
+	case "stop-first":
+		p.StopFirst = true
 	case "takes":
 		named := p.Takes.named()
 		word := f.word()

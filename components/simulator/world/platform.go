@@ -26,6 +26,8 @@ const (
 	leastBoot = 5 * time.Second
 	// callLimit is when a coordinator gives up on a call.
 	callLimit = 10 * time.Second
+	// hostStartsWithin is when a host starts a stopped CVM, if it does.
+	hostStartsWithin = 30 * time.Second
 	// settle is how long the platform may hide an effect.
 	settle = 3 * time.Minute
 	// effectBy bounds the delay of a call's effect. It is less than the platform needs to settle,
@@ -197,6 +199,9 @@ func (l *platformLink) carry(ctx context.Context, c cloud.Call, apply func() err
 		if failed = apply(); failed == nil {
 			w.noteAsLocked(trace.Effected, event)
 		}
+		if c.Verb == cloud.Stop && r.IntN(6) == 0 {
+			w.hostStartsLocked(slot, time.Duration(r.Int64N(int64(hostStartsWithin))))
+		}
 	}
 	switch {
 	case f.applied:
@@ -211,6 +216,17 @@ func (l *platformLink) carry(ctx context.Context, c cloud.Call, apply func() err
 	w.mu.Unlock()
 	l.p.stepped("a call")
 	return l.answer(ctx, event, f, failed)
+}
+
+// hostStartsLocked makes the host start a stopped CVM without a call.
+func (w *World) hostStartsLocked(slot string, after time.Duration) {
+	time.AfterFunc(after, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if c := w.cvmLocked(slot); c != nil && c.StaysDown() {
+			w.cloud.RebootLocked(c.CVM)
+		}
+	})
 }
 
 // contentLocked is the compose text in the document of that hash.

@@ -88,7 +88,7 @@ func New(p plan.Plan, log *slog.Logger, full func()) *World {
 		operators: newOperators(), cuts: map[cut]int{}, draws: map[string]uint64{}, relinked: make(chan struct{}),
 		spawn: func(func(context.Context)) context.CancelFunc { return func() {} },
 	}
-	w.cloud = cloud.New(cloud.Config[*cvm]{Lock: &w.mu, Guest: w.guest, BootTakes: w.bootTakes, Settle: settle})
+	w.cloud = cloud.New(cloud.Config[*cvm]{Lock: &w.mu, Guest: w.guest, BootTakes: w.bootTakes, Settle: settle, StopFirst: p.StopFirst})
 	for _, g := range p.Groups {
 		w.workloads[g.Name] = &workload{kind: g.Workload, epoch: 1}
 	}

@@ -50,6 +50,8 @@ type Config[G Guest] struct {
 	BootTakes func(*CVM[G]) time.Duration
 	// Settle is the maximum time until a list shows an effect.
 	Settle time.Duration
+	// StopFirst: an Update changes a stopped CVM only, and starts none. The hosts of dstack-vmm do so.
+	StopFirst bool
 }
 
 // Cloud has the CVMs. Methods with Locked need the lock; those of a [Link] take it.

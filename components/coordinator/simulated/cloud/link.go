@@ -24,6 +24,7 @@ const (
 	Resize  Verb = "resize"
 	Restart Verb = "restart"
 	Start   Verb = "start"
+	Stop    Verb = "stop"
 	Delete  Verb = "delete"
 )
 
@@ -126,15 +127,30 @@ func (l *Link[G]) Create(ctx context.Context, req platform.CreateRequest) (platf
 
 // Update implements [platform.Platform].
 func (l *Link[G]) Update(ctx context.Context, req platform.UpdateRequest) (platform.Accepted, error) {
-	return l.change(ctx, Call{Verb: Update, VMUUID: req.VMUUID, Hash: req.ComposeHash}, func(one *CVM[G]) {
+	return l.change(ctx, Call{Verb: Update, VMUUID: req.VMUUID, Hash: req.ComposeHash}, func(one *CVM[G]) error {
 		one.Env = req.Env
+		if !l.cfg.StopFirst {
+			l.ChangeLocked(one, req.ComposeHash)
+			return nil
+		}
+		one.next = req.ComposeHash // a host writes the document before it finds that the CVM runs
+		if one.Status != Stopped || one.InProgress {
+			return fmt.Errorf("%w: the CVM must be stopped", platform.ErrBusy)
+		}
+		one.reshape(req.Shape)
 		l.ChangeLocked(one, req.ComposeHash)
+		return nil
 	})
+}
+
+// reshape gives the CVM the known fields of a shape.
+func (one *CVM[G]) reshape(s platform.Shape) {
+	one.InstanceType, one.OSImage, one.DiskGB = cmp.Or(s.InstanceType, one.InstanceType), cmp.Or(s.OSImage, one.OSImage), cmp.Or(s.DiskGB, one.DiskGB)
 }
 
 // SetOSImage implements [platform.Platform].
 func (l *Link[G]) SetOSImage(ctx context.Context, vmUUID, image string) (platform.Accepted, error) {
-	return l.change(ctx, Call{Verb: Image, VMUUID: vmUUID}, func(one *CVM[G]) {
+	return l.reboots(ctx, Call{Verb: Image, VMUUID: vmUUID}, func(one *CVM[G]) {
 		one.OSImage = image
 		l.ChangeLocked(one, one.next)
 	})
@@ -142,15 +158,24 @@ func (l *Link[G]) SetOSImage(ctx context.Context, vmUUID, image string) (platfor
 
 // Resize implements [platform.Platform].
 func (l *Link[G]) Resize(ctx context.Context, vmUUID string, s platform.Shape) (platform.Accepted, error) {
-	return l.change(ctx, Call{Verb: Resize, VMUUID: vmUUID}, func(one *CVM[G]) { // the image stays, as on an older server
-		one.InstanceType, one.DiskGB = cmp.Or(s.InstanceType, one.InstanceType), cmp.Or(s.DiskGB, one.DiskGB)
+	s.OSImage = "" // the image stays, as on an older server
+	return l.reboots(ctx, Call{Verb: Resize, VMUUID: vmUUID}, func(one *CVM[G]) {
+		one.reshape(s)
 		l.ChangeLocked(one, one.next)
 	})
 }
 
 // Restart implements [platform.Platform].
 func (l *Link[G]) Restart(ctx context.Context, vmUUID string) (platform.Accepted, error) {
-	return l.change(ctx, Call{Verb: Restart, VMUUID: vmUUID}, l.RebootLocked)
+	return l.reboots(ctx, Call{Verb: Restart, VMUUID: vmUUID}, l.RebootLocked)
+}
+
+// reboots is a call that a host of dstack-vmm does not have.
+func (l *Link[G]) reboots(ctx context.Context, call Call, apply func(*CVM[G])) (platform.Accepted, error) {
+	if l.cfg.StopFirst {
+		return platform.Accepted{}, fmt.Errorf("%w: no such call", platform.ErrRefused)
+	}
+	return l.change(ctx, call, func(one *CVM[G]) error { apply(one); return nil })
 }
 
 // ForceRestart is a Restart: no guest of this cloud refuses to shut down.
@@ -160,26 +185,32 @@ func (l *Link[G]) ForceRestart(ctx context.Context, vmUUID string) (platform.Acc
 
 // Start boots a stopped CVM; a running CVM continues.
 func (l *Link[G]) Start(ctx context.Context, vmUUID string) (platform.Accepted, error) {
-	return l.change(ctx, Call{Verb: Start, VMUUID: vmUUID}, func(one *CVM[G]) {
+	return l.change(ctx, Call{Verb: Start, VMUUID: vmUUID}, func(one *CVM[G]) error {
 		if !one.Running() && !one.InProgress {
 			l.RebootLocked(one)
 		}
+		return nil
 	})
 }
 
-// Stop is refused.
-func (l *Link[G]) Stop(context.Context, string) (platform.Accepted, error) {
-	return platform.Accepted{}, platform.ErrRefused
+// Stop halts a CVM: no guest of this cloud refuses to shut down.
+func (l *Link[G]) Stop(ctx context.Context, vmUUID string) (platform.Accepted, error) {
+	return l.change(ctx, Call{Verb: Stop, VMUUID: vmUUID}, func(one *CVM[G]) error {
+		if one.Status != Stopped || one.InProgress {
+			l.HaltLocked(one)
+		}
+		return nil
+	})
 }
 
-// ForceStop is refused.
-func (l *Link[G]) ForceStop(context.Context, string) (platform.Accepted, error) {
-	return platform.Accepted{}, platform.ErrRefused
+// ForceStop is a Stop.
+func (l *Link[G]) ForceStop(ctx context.Context, vmUUID string) (platform.Accepted, error) {
+	return l.Stop(ctx, vmUUID)
 }
 
 // Delete implements [platform.Platform].
 func (l *Link[G]) Delete(ctx context.Context, vmUUID string) error {
-	_, err := l.change(ctx, Call{Verb: Delete, VMUUID: vmUUID}, func(one *CVM[G]) { l.RemoveLocked(one, Deleted) })
+	_, err := l.change(ctx, Call{Verb: Delete, VMUUID: vmUUID}, func(one *CVM[G]) error { l.RemoveLocked(one, Deleted); return nil })
 	if errors.Is(err, platform.ErrNotFound) {
 		return nil
 	}
@@ -187,7 +218,7 @@ func (l *Link[G]) Delete(ctx context.Context, vmUUID string) error {
 }
 
 // change is a call about an existing CVM.
-func (l *Link[G]) change(ctx context.Context, call Call, apply func(*CVM[G])) (platform.Accepted, error) {
+func (l *Link[G]) change(ctx context.Context, call Call, apply func(*CVM[G]) error) (platform.Accepted, error) {
 	l.cfg.Lock.Lock()
 	one := l.byIDLocked(call.VMUUID)
 	l.cfg.Lock.Unlock()
@@ -199,8 +230,7 @@ func (l *Link[G]) change(ctx context.Context, call Call, apply func(*CVM[G])) (p
 		if l.cvms[one.Name] != one {
 			return platform.ErrNotFound
 		}
-		apply(one)
-		return nil
+		return apply(one)
 	})
 }
 
@@ -211,4 +241,6 @@ func (l *Link[G]) Nodes(context.Context) ([]platform.Node, error) { return nil, 
 func (l *Link[G]) Offer(context.Context) (platform.Offer, error) { return platform.Offer{}, nil }
 
 // Habits implements [platform.Platform].
-func (l *Link[G]) Habits() platform.Habits { return platform.Habits{Settle: l.cfg.Settle} }
+func (l *Link[G]) Habits() platform.Habits {
+	return platform.Habits{Settle: l.cfg.Settle, StopFirst: l.cfg.StopFirst}
+}
