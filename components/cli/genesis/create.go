@@ -180,12 +180,18 @@ func Slot(n int) string { return fmt.Sprintf("coordinator-%d", n) }
 func CVMName(cluster string, n int) string { return cluster + "-" + Slot(n) }
 
 // Pin verifies a coordinator's attestation and saves its CA and cluster ID in the context. Pin
-// waits for a coordinator that answers, and fails at once when one cannot prove itself.
+// waits for a coordinator that answers, and fails at once when one cannot prove itself. Meanwhile it says
+// why CVMs do not boot: a host starts them again, so that another answer of its key service helps.
 func Pin(ctx context.Context, o Options, c client.Context) (client.Context, error) {
 	o.Say("waiting for a coordinator to answer and prove itself")
 	var last error
+	said := ""
 	for {
 		attempt, cancel := context.WithTimeout(ctx, 15*time.Second)
+		if why := unbooted(attempt, o, c); why != "" && why != said {
+			o.Say(why)
+			said = why
+		}
 		got, err := client.Attest(attempt, c, o.Dial)
 		cancel()
 		if err == nil {
@@ -204,6 +210,22 @@ func Pin(ctx context.Context, o Options, c client.Context) (client.Context, erro
 			return c, fmt.Errorf("%w; last answer: %w", context.Cause(ctx), last)
 		}
 	}
+}
+
+// unbooted is why coordinators do not boot, as far as the platform shows it.
+func unbooted(ctx context.Context, o Options, c client.Context) string {
+	list, err := o.Cloud.List(ctx, c.CoordinatorAppID)
+	if err != nil {
+		return ""
+	}
+	var out []string
+	for _, i := range list {
+		if i.BootError != "" {
+			out = append(out, bootProblem(i.Name, i.BootError).Error())
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, "; ")
 }
 
 // lead waits until a coordinator holds the lease.

@@ -49,6 +49,12 @@ func deploy(ctx context.Context, o Options, c client.Context, co groupfile.Coord
 			if i.ComposeHash != "" && i.ComposeHash != p.ComposeHash {
 				return nil, c, fmt.Errorf("%s runs another compose file (hash %s) than this cluster file gives (%s): create does not change coordinators: run `cadre cluster upgrade`, or put the file back", name, i.ComposeHash, p.ComposeHash)
 			}
+			if i.StaysDown() {
+				o.Say("starting " + name)
+				if _, err := o.Cloud.Start(ctx, i.VMUUID); err != nil && !errors.Is(err, platform.ErrBusy) {
+					return nil, c, fmt.Errorf("start %s: %w", name, err)
+				}
+			}
 			continue
 		}
 		t.Env = envOf(co.Env, n)
