@@ -79,13 +79,13 @@ func (o Options) allowKeys(appID, hash string, only bool) error {
 		}
 		return nil
 	}
-	change := kmsauth.Allow
+	change, what := kmsauth.Allow, "allows the coordinators compose hash"
 	if only {
-		change = kmsauth.AllowOnly
+		change, what = kmsauth.AllowOnly, "allows the coordinators no other compose hash than"
 	}
 	changed, err := change(file, appID, hash)
 	if changed {
-		o.Say(fmt.Sprintf("%s allows the coordinators compose hash %.12s", file, hash))
+		o.Say(fmt.Sprintf("%s %s %.12s", file, what, hash))
 	}
 	return err
 }

@@ -60,6 +60,9 @@ type vmmNode struct {
 // maxNodes bounds the nodes of a platform.
 const maxNodes = 64
 
+// ownHost is the address of a CVM's own host where its network is that of its process (user networking).
+const ownHost = "10.0.2.2"
+
 // nodeName is the grammar of nodes and regions in the driver's text, of which ',', '@' and '=' are a part.
 var nodeName = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$`)
 
@@ -169,10 +172,13 @@ func (d *decoder) nodes(b *hclsyntax.Block, nodes []vmmNode) (outside, inside st
 		}
 		if way == "" {
 			if way = n.URL; strings.HasPrefix(way, "unix:") {
-				d.at(b, at+".url", "Not reached from a CVM", "coordinators run in CVMs, which reach no socket of the host: give url_in_cvm too, such as http://10.0.2.2:9080")
+				d.at(b, at+".url", "Not reached from a CVM", "coordinators run in CVMs, which reach no socket of the host: give url_in_cvm too, such as http://10.0.0.5:9080")
 			}
 		} else if problem := urlProblem(way, false); problem != "" {
 			d.at(b, at+".url_in_cvm", "Wrong URL", problem)
+		}
+		if u, err := url.Parse(way); err == nil && u.Hostname() == ownHost && len(nodes) > 1 {
+			d.at(b, at+".url_in_cvm", "Another host for each CVM", ownHost+" is the host on which a CVM runs, and coordinators run on every node: give an address that leads to this node from all of them")
 		}
 		head := n.Name
 		if n.Region != "" {

@@ -414,17 +414,17 @@ func TestClusterOnOwnHosts(t *testing.T) {
     node "host-b" {
       url        = "unix:///run/vmm.sock"
       networking = "bridge"
-      url_in_cvm = "http://10.0.2.2:9080"
+      url_in_cvm = "http://10.0.0.6:9080"
     }
     token_env     = "VMM_TOKEN"
     kms_auth_file = "kms-auth.json"`
 	text := `api           = "vmm:host-a@eu=https://10.0.0.5:9080,host-b=unix:///run/vmm.sock?networking=bridge"
-    api_in_cvm    = "vmm:host-a@eu=https://10.0.0.5:9080,host-b=http://10.0.2.2:9080?networking=bridge"
+    api_in_cvm    = "vmm:host-a@eu=https://10.0.0.5:9080,host-b=http://10.0.0.6:9080?networking=bridge"
     token_env     = "VMM_TOKEN"
     kms_auth_file = "kms-auth.json"`
 	want := ClusterPlatform{
 		Driver: "vmm", APIURL: "vmm:host-a@eu=https://10.0.0.5:9080,host-b=unix:///run/vmm.sock?networking=bridge", APIKeyEnv: "VMM_TOKEN",
-		InCVM: "vmm:host-a@eu=https://10.0.0.5:9080,host-b=http://10.0.2.2:9080?networking=bridge", Nodes: []string{"host-a", "host-b"}, KMSAuthFile: "kms-auth.json",
+		InCVM: "vmm:host-a@eu=https://10.0.0.5:9080,host-b=http://10.0.0.6:9080?networking=bridge", Nodes: []string{"host-a", "host-b"}, KMSAuthFile: "kms-auth.json",
 	}
 	for name, platform := range map[string]string{"blocks": blocks, "text": text} {
 		c, err := vmmCluster(t, platform)
@@ -445,6 +445,9 @@ func TestClusterOnOwnHosts(t *testing.T) {
 			t.Errorf("%s by its argument: %+v, %v", driver, c.Platform, err)
 		}
 	}
+	if c, err := vmmCluster(t, "node \"a\" {\n url = \"unix:///s\"\n url_in_cvm = \"http://10.0.2.2:1\"\n}"); err != nil {
+		t.Errorf("one host: %+v, %v", c.Platform, err)
+	}
 	if c, err := vmmCluster(t, `node "a" { url = "http://127.0.0.1:1" }`); err != nil || c.Platform.APIKeyEnv+c.Platform.APIKey != "" {
 		t.Errorf("without a token: %+v, %v", c.Platform, err)
 	}
@@ -464,6 +467,10 @@ func TestProblemsOfOwnHosts(t *testing.T) {
     node "d" {
       url        = "ftp://h:1"
       url_in_cvm = "unix:///x"
+    }
+    node "e" {
+      url        = "https://10.0.0.9:9080"
+      url_in_cvm = "http://10.0.2.2:9080"
     }
     token     = "x"
     token_env = "y"`)
