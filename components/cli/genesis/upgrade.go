@@ -238,7 +238,7 @@ func (u *Upgrade) act(ctx context.Context, step upgrade.Step, s seen) (busy, err
 	return err, nil
 }
 
-// stopped reports a CVM that its host starts on no account by itself. It does start one that has exited.
+// stopped reports a CVM that stays down. A host starts an exited CVM again.
 func stopped(cvm platform.Instance) bool { return cvm.Status == "stopped" && !cvm.InProgress }
 
 // stop asks the guest of a CVM to shut down. busy: it is not down yet.

@@ -6,5 +6,5 @@
 //
 // The coordinators' own app is in the File, because no coordinator answers before the first one has
 // booted. The File has the keys of auth-simple's configuration, and is read again at each request.
-// Whatever fails denies, with its reason.
+// Every failure denies, with its reason.
 package kmsauth

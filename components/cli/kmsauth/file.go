@@ -18,7 +18,7 @@ import (
 // maxFile bounds a File in bytes.
 const maxFile = 1 << 20
 
-// File says what boots without a question to the coordinators. All ids are hex, in either case, with
+// File lists the boots that get keys without a question to the coordinators. All ids are hex, in either case, with
 // or without "0x". Empty lists allow nothing, except Devices.
 type File struct {
 	// OSImages are the digests of the guest images (digest.txt) that may boot, for apps and key services.
@@ -174,8 +174,8 @@ func rewrite(path, appID string, change func([]string) []string) (changed bool, 
 	return true, f.with(appID, next).Write(path)
 }
 
-// Init writes a File for the coordinators' app, if there is none, and else adds the compose hashes to
-// the one that is there. images and keyServices are added to its lists.
+// Init adds compose hashes of an app, OS images and key services to the File at path. It makes the File
+// if there is none. An empty appID adds no app.
 func Init(path, appID string, hashes, images, keyServices []string) (File, error) {
 	f, err := Read(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -16,7 +16,7 @@ const (
 	maxList = 128
 )
 
-// BootInfo is what a key service verified about a boot. Each version of it sends more fields.
+// BootInfo has the facts that a key service verified about a boot. Each version of it sends more fields.
 type BootInfo struct {
 	MRAggregated string   `json:"mrAggregated"`
 	OSImageHash  string   `json:"osImageHash"`

@@ -161,7 +161,7 @@ func TestAKeyServiceIsAnsweredByTheFileAndTheCoordinators(t *testing.T) {
 	}
 }
 
-// TestTheFileIsReadAtEachRequest: what it allows counts at once, and a File that cannot be read
+// TestTheFileIsReadAtEachRequest: each new entry counts at once, and a File that cannot be read
 // denies everything.
 func TestTheFileIsReadAtEachRequest(t *testing.T) {
 	never := func(context.Context, client.Boot) (client.BootDecision, error) {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// CodeKeysRefused begins the reason of a boot to which the key service gave no keys.
-const CodeKeysRefused = "KMS_REFUSED"
+// keysRefused begins the reason of a boot to which the key service gave no keys.
+const keysRefused = "KMS_REFUSED: the key service gave no keys to the boot: "
 
 // asksForKeys is in each boot error of a dstack guest whose request for its keys failed, and keyRefusals
 // are the words of dstack-kms for its decisions (main_service.rs of dstack 0.5 and 0.6): about the boot,
@@ -41,7 +41,7 @@ func KeysRefused(bootError string) (reason string, refused bool) {
 // bootReason is the reason of an Operation whose boot failed.
 func bootReason(bootError string) string {
 	if reason, refused := KeysRefused(bootError); refused {
-		return CodeKeysRefused + ": the key service gave no keys to the boot: " + reason
+		return keysRefused + reason
 	}
 	return "the CVM does not boot: " + bootError
 }

@@ -32,7 +32,7 @@ func TestABootWithoutKeysHasACodeOfItsOwn(t *testing.T) {
 		now := time.Unix(1000, 0)
 		op := Operation{ID: "x", Phase: Booting, Kind: Update}
 		next, failed := op.bootError(Facts{Platform: &PlatformView{BootError: text}}, now)
-		if !failed || next.Failure.Cause != CauseBootError || strings.HasPrefix(next.Reason, CodeKeysRefused+": ") != refused || !strings.Contains(next.Reason, want) {
+		if !failed || next.Failure.Cause != CauseBootError || strings.HasPrefix(next.Reason, keysRefused) != refused || !strings.Contains(next.Reason, want) {
 			t.Errorf("%q: %+v", text, next)
 		}
 	}

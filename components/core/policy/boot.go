@@ -22,7 +22,7 @@ type BootSlot struct {
 }
 
 // MayBoot decides whether a key service may give a Boot the keys of its app and of its disk. slots
-// are all Slots with the app of b. It allows what an admission could allow at this moment: a compose
+// are all Slots with the app of b. It allows a boot that an admission could let in at this moment: a compose
 // hash that the Slot of the instance allows, which is neither revoked, below the floor nor unapproved.
 // An instance without a Slot gets the keys only where a Slot waits for its first instance. The key
 // service, and not MayBoot, proves the OS image and the machine.
