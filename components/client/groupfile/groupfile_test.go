@@ -45,8 +45,19 @@ group "postgres" {
     min_ready_seconds     = 30
     healthy_deadline      = "10m"
     require_approval      = true
+    order                 = "by_domain"
   }
   preserved_state { disk = "data" }
+  placement {
+    spread   = "machine"
+    max_per  = 2
+    nodes    = ["host-a", "7"]
+    require  = true
+    verified = true
+    machines = ["0123456789abcdef", "fedcba9876543210"]
+    with     = ["web"]
+    not_with = ["batch"]
+  }
   workload "patroni" {
     port     = 8008
     settings = { scope = "pg" }
@@ -145,9 +156,9 @@ func TestEveryField(t *testing.T) {
 		t.Errorf("JSON decodes to %+v, %v", again, err)
 	}
 	for path, line := range map[string]string{
-		"replicas": "9", "update_policy.min_ready_seconds": "20", "update_policy.partition": "18", `lifecycle_hook["late"].exec`: "36",
-		`health_check["ready"].http.port`: "40", `instance["2"].metadata`: "70", "nothing": "6", "meta.team": "56",
-		`backend["api"].registration.ttl`: "83", `route["postgres-master"].pooler_users`: "91", `consul_permissions.key_prefixes`: "98",
+		"replicas": "9", "update_policy.min_ready_seconds": "20", "update_policy.partition": "18", `lifecycle_hook["late"].exec`: "47",
+		`health_check["ready"].http.port`: "51", `instance["2"].metadata`: "81", "nothing": "6", "meta.team": "67",
+		`backend["api"].registration.ttl`: "94", `route["postgres-master"].pooler_users`: "102", `consul_permissions.key_prefixes`: "109",
 	} {
 		if got := f.Groups[0].Position(path); !strings.HasSuffix(got, "all.hcl:"+line) {
 			t.Errorf("Position(%q) = %s, want line %s", path, got, line)

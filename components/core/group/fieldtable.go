@@ -41,7 +41,7 @@ var fields = []Field{
 	{Path: "preserved_state", Line: "Disk that a scale-in keeps, and healing unless its CVM is gone. `cadre instance replace`, the end of an extra slot, and a deletion with `--delete-disks` still delete the disk."},
 	{Path: "preserved_state.disk", Class: ActionNone, Line: "Name of the data disk."},
 
-	{Path: "placement", Line: "Choice of the platform's node for each new CVM, outside of the revision. A CVM stays where it is: a change decides at the next creation or replacement. [Placement](../guides/placement.md) explains it."},
+	{Path: "placement", Line: "Choice of the platform's node for each new CVM, outside of the revision. A CVM stays where it is: a change decides at the next creation or replacement."},
 	{Path: "placement.spread", Class: ActionNone, Default: "none", Line: "Failure domain over which the slots are spread evenly: `node`, `region`, or `machine`. The platform chooses by nodes for `machine`, and `verified` proves the machines."},
 	{Path: "placement.max_per", Class: ActionNone, Default: "`1` with `spread`", Range: "1 to 2000", Line: "Most slots of the group in one domain."},
 	{Path: "placement.nodes", Class: ActionNone, Default: "every node", Range: "at most 256", Line: "Ids or names of the group's nodes."},

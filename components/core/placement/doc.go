@@ -3,5 +3,5 @@
 //
 // A disk stays with its CVM, so only a creation or a replacement chooses. Rules of the spec are
 // preferences, or hard with `require`: then a CVM that would break a rule is not made, and the
-// answer says what would clear that.
+// answer names the way out.
 package placement

@@ -15,7 +15,7 @@ type Violation struct {
 	Rule string
 	// Slots of the group that break it, sorted; empty for a rule that names an unknown group.
 	Slots []string
-	// Text states the fact, Clears what would end it.
+	// Text states the fact, Clears the way out.
 	Text, Clears string
 }
 

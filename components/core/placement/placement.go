@@ -94,7 +94,7 @@ type Board struct {
 	perNode, perDomain map[string]int
 	// blindBy is, by member, why its place keeps hard rules from being judged.
 	blindBy map[string]string
-	// slots tells whether the platform knows its free places.
+	// slots: the platform knows its free places.
 	slots bool
 }
 
@@ -145,8 +145,8 @@ func (b *Board) without(slot string, do func()) {
 }
 
 // Choose returns the id of the node for the member. An empty node and an empty why leave the choice to
-// the platform. A why is the reason for which hard rules let no node be chosen, with what would clear
-// it. Preferences never give a why. Choose does not put the member there.
+// the platform. A why is the reason for which hard rules let no node be chosen, with the way out.
+// Preferences never give a why. Choose does not put the member there.
 func (b *Board) Choose(a Ask) (node, why string) {
 	if !b.r.Rules.Places() {
 		return "", ""
@@ -179,8 +179,8 @@ func (b *Board) choose(a Ask) (node, why string) {
 	return "", ""
 }
 
-// Check returns why a node that was chosen earlier may not take the Slot's CVM now, with what would
-// clear it; "": it may. Only hard rules are judged.
+// Check returns why a node that was chosen earlier may not take the Slot's CVM now, with the way
+// out; "": it may. Only hard rules are judged.
 func (b *Board) Check(slot, node string) (why string) {
 	if !b.r.Rules.Require {
 		return ""

@@ -79,7 +79,7 @@ func unjudged(r Request, m Member) string {
 // named bounds the nodes in a reason.
 const named = 5
 
-// refusal is why none of the options may be taken, and what would clear that.
+// refusal is why none of the options may be taken, with the way out.
 func refusal(options []option) string {
 	var parts, clears []string
 	for _, o := range options {

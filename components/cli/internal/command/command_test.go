@@ -128,10 +128,10 @@ func midRollout(g *clienttest.Group) {
 		Message: "waits for worker-1: booting, 38s", Replicas: 3, Available: 2, Updated: 1, Unavailable: 1,
 		Conditions: []group.Condition{{Type: "Progressing", Status: true, Reason: "OperationOpen", Message: "worker-1 is BOOTING", Since: *at(38 * time.Second)}},
 		Instances: []group.InstanceStatus{
-			{Group: "worker", Slot: "worker-0", State: "Available", Health: "healthy", Role: "leader", Assigned: old, Observed: old, Since: at(26 * time.Hour), PlatformStatus: "running"},
+			{Group: "worker", Slot: "worker-0", State: "Available", Health: "healthy", Role: "leader", Assigned: old, Observed: old, Since: at(26 * time.Hour), PlatformStatus: "running", Node: "7", NodeName: "prod7", Region: "eu-west"},
 			{Group: "worker", Slot: "worker-1", Ordinal: 1, State: "Booting", Health: "unknown", Role: "unknown", Assigned: target, Observed: old, Phase: "BOOTING",
 				Since: at(38 * time.Second), Reason: "the platform accepted the update", PlatformStatus: "updating", LastRefusal: "REVISION_NOT_ALLOWED: compose hash 00ab is not allowed", Operation: "op-7"},
-			{Group: "worker", Slot: "worker-2", Ordinal: 2, State: "Available", Health: "healthy", Role: "follower", LagBytes: &lag, Assigned: target, Observed: target, Since: at(3*time.Minute + 4*time.Second), PlatformStatus: "running"},
+			{Group: "worker", Slot: "worker-2", Ordinal: 2, State: "Available", Health: "healthy", Role: "follower", LagBytes: &lag, Assigned: target, Observed: target, Since: at(3*time.Minute + 4*time.Second), PlatformStatus: "running", Node: "host-b"},
 		},
 	}
 	g.Plan = rollout.Plan{
@@ -170,6 +170,7 @@ func TestPictures(t *testing.T) {
 		"rollout_status":    {"rollout", "status", "worker"},
 		"rollout_history":   {"rollout", "history", "worker"},
 		"instance_list":     {"instance", "list"},
+		"instance_wide":     {"instance", "list", "-o", "wide"},
 		"instance_describe": {"instance", "describe", "worker-1"},
 		"cluster_status":    {"cluster", "status"},
 		"version":           {"version"},

@@ -33,6 +33,10 @@ Terraform's cadre_instance.`,
 func (a *App) instanceList() *cobra.Command {
 	return &cobra.Command{
 		Use: "list [GROUP]", Aliases: []string{"ls"}, Short: "List instances with role, health, revision and reason", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeGroup,
+		Long: `Lists the instances of a group, or of all groups, with role, health, state, revision, and the reason
+of a wait. With -o wide the table has the platform's node and region of each CVM too.`,
+		Example:     "  cadre instance list\n  cadre instance list postgres -o wide",
+		Annotations: map[string]string{formWide: ""},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := ""
 			if len(args) > 0 {
@@ -43,7 +47,7 @@ func (a *App) instanceList() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.show(list, func(s render.Style) string { return render.Instances(s, list, a.now()) })
+				return a.show(list, func(s render.Style) string { return render.Instances(s, list, a.output == formWide, a.now()) })
 			})
 		},
 	}

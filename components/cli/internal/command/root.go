@@ -54,6 +54,12 @@ func Tree() *cobra.Command {
 	return new(App).root()
 }
 
+// The values of -o. A command with a wide table has an annotation of that name.
+const (
+	formJSON = "json"
+	formWide = "wide"
+)
+
 func (a *App) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "cadre",
@@ -63,11 +69,14 @@ and reports each change with its reason.
 
 ` + exitHelp,
 		SilenceUsage: true, SilenceErrors: true,
-		PersistentPreRunE: func(*cobra.Command, []string) error {
-			if a.output != "" && a.output != "json" {
-				return usagef("-o %s: the only other form is json", a.output)
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			switch _, wide := cmd.Annotations[formWide]; {
+			case a.output == "", a.output == formJSON, wide && a.output == formWide:
+				return nil
+			case wide:
+				return usagef("-o %s: the other forms are json and wide", a.output)
 			}
-			return nil
+			return usagef("-o %s: the only other form is json", a.output)
 		},
 	}
 	root.PersistentFlags().StringVar(&a.context, "context", "", "cluster name or context file (default $CADRE_CONTEXT, then the only one in ~/.config/cadre)")

@@ -153,7 +153,7 @@ func groupButtons(name string, st group.Status, overrides []client.Override) []b
 }
 
 // alarms are the conditions that are bad when they are true; the others are bad when they are false.
-var alarms = []string{"Failed", "Orphans", "UnexplainedMembers", "Flapping", "DisksLost", "Quarantined", "Simulated"}
+var alarms = []string{"Failed", "Orphans", "UnexplainedMembers", "Flapping", "DisksLost", "Quarantined", "VotersShareNode", "Simulated"}
 
 func conditionOf(c group.Condition) conditionRow {
 	row := conditionRow{Type: c.Type, Status: "no", Reason: c.Reason, Message: c.Message, Since: c.Since, Tone: good}

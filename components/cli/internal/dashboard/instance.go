@@ -46,7 +46,7 @@ type decisionRow struct {
 // maxRows bounds the shown records of one instance.
 const maxRows = 30
 
-func instanceOf(a instanceAnswer, nodes map[string]string, now time.Time) instanceModel {
+func instanceOf(a instanceAnswer, now time.Time) instanceModel {
 	st := a.instance.Status
 	m := instanceModel{
 		Slot: st.Slot, Group: st.Group, GroupPath: groupPath(st.Group), State: stateMark(st), Health: healthMark(st.Health), Since: sinceOf(st.Since),
@@ -54,7 +54,7 @@ func instanceOf(a instanceAnswer, nodes map[string]string, now time.Time) instan
 	}
 	for _, f := range []struct{ name, value string }{
 		{"Role", format.Role(st)}, {"Revision", format.Arrow(st.Observed, st.Assigned)}, {"Phase", strings.ToLower(st.Phase)}, {"Operation", st.Operation},
-		{"Platform", st.PlatformStatus}, {"Node", nodes[st.VMUUID]}, {"VIP", st.VIP}, {"App ID", st.AppID}, {"Instance ID", st.InstanceID},
+		{"Platform", st.PlatformStatus}, {"Node", format.Node(st)}, {"VIP", st.VIP}, {"App ID", st.AppID}, {"Instance ID", st.InstanceID},
 		{"VM UUID", st.VMUUID}, {"Boot", st.BootID}, {"Env of its own", st.OwnEnv},
 	} {
 		if f.value != "" {

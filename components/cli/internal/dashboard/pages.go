@@ -107,12 +107,8 @@ func (s *Server) groupPage(name string, f filter) page {
 }
 
 func (s *Server) instancePage(slot string) page {
-	sources := []source{s.instanceSource(slot)}
-	if name := groupName(slot); name != "" {
-		sources = append(sources, s.nodeSource(name))
-	}
-	return page{title: slot, sources: sources, build: func(got []snapshot, now time.Time) []fragment {
-		m := instanceOf(value[instanceAnswer](got[0]), value[map[string]string](got[len(got)-1]), now)
+	return page{title: slot, sources: []source{s.instanceSource(slot)}, build: func(got []snapshot, now time.Time) []fragment {
+		m := instanceOf(value[instanceAnswer](got[0]), now)
 		return []fragment{{"instance.head", m}, {"instance.facts", m}, {"instance.records", m}}
 	}}
 }

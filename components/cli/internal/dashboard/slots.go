@@ -24,11 +24,11 @@ type slotsModel struct {
 	Nodes bool
 }
 
-// slotsOf makes one page of the slots that pass the filter. nodes has the node of each CVM by its uuid.
+// slotsOf makes one page of the slots that pass the filter. nodes has the node of each slot.
 func slotsOf(name string, list []group.InstanceStatus, nodes map[string]string, f filter) slotsModel {
 	var chosen []group.InstanceStatus
 	for _, i := range list {
-		if inState(i, f.State) && f.matches(i.Slot, i.Role, i.Health, string(i.State), i.Observed, i.Assigned, i.Phase, nodes[i.VMUUID], i.InstanceID, i.VMUUID, format.Why(i)) {
+		if inState(i, f.State) && f.matches(i.Slot, i.Role, i.Health, string(i.State), i.Observed, i.Assigned, i.Phase, nodes[i.Slot], i.InstanceID, i.VMUUID, format.Why(i)) {
 			chosen = append(chosen, i)
 		}
 	}
@@ -42,7 +42,7 @@ func slotsOf(name string, list []group.InstanceStatus, nodes map[string]string, 
 
 func slotOf(i group.InstanceStatus, nodes map[string]string) slotRow {
 	row := slotRow{
-		Slot: format.Slot(i.Slot, i.Extra), Path: slotPath(i.Slot), Role: format.Role(i), Leads: leads(i), Revision: format.Arrow(i.Observed, i.Assigned), Node: nodes[i.VMUUID],
+		Slot: format.Slot(i.Slot, i.Extra), Path: slotPath(i.Slot), Role: format.Role(i), Leads: leads(i), Revision: format.Arrow(i.Observed, i.Assigned), Node: nodes[i.Slot],
 		Why: format.Why(i), State: stateMark(i), Health: healthMark(i.Health), Phase: strings.ToLower(i.Phase), Since: sinceOf(i.Since),
 	}
 	for _, o := range []struct {

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"cadre.dev/client"
+	"cadre.dev/client/format"
 	"cadre.dev/core/audit"
-	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
 	"cadre.dev/platform"
 )
@@ -67,29 +67,15 @@ func (s *Server) groupSource(name string) source {
 	})
 }
 
-// nodeSource has the node of each CVM of a group by its uuid, if the context names a platform.
+// nodeSource has the node of each slot of a group. The coordinators ask the platform about it, so the page waits longer.
 func (s *Server) nodeSource(name string) source {
 	return poll("nodes/"+name, everyPlatform, func(ctx context.Context) (map[string]string, error) {
+		list, err := s.Client.Instances(ctx, name)
 		nodes := map[string]string{}
-		if s.List == nil {
-			return nodes, nil
-		}
-		g, err := s.Client.Group(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		app := g.Spec.AppID
-		for _, i := range g.Status.Instances {
-			if app == "" {
-				app = i.AppID
-			}
-		}
-		if app == "" {
-			return nodes, nil
-		}
-		list, err := s.List(ctx, app)
 		for _, i := range list {
-			nodes[i.VMUUID] = i.Node
+			if node := format.Node(i); node != "" {
+				nodes[i.Slot] = node
+			}
 		}
 		return nodes, err
 	})
@@ -137,15 +123,6 @@ func (s *Server) admissionSource() source {
 
 func (s *Server) auditSource() source {
 	return poll("audit", everyAudit, func(ctx context.Context) ([]audit.Entry, error) { return readAudit(ctx, s.Client) })
-}
-
-// groupName is the group of a slot; "" for a name that is none.
-func groupName(slot string) string {
-	name, _, err := group.ParseSlot(slot)
-	if err != nil {
-		return ""
-	}
-	return name
 }
 
 // Lister lists the CVMs of an app on the platform.

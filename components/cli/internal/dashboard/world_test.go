@@ -73,7 +73,7 @@ func newBench(t *testing.T, s *clienttest.Server) *bench {
 			return []platform.Instance{{Name: "demo-coordinator-0", Status: "running", Node: "prod5", OSImage: "dstack-0.5.9"}, {Name: "demo-coordinator-1", Status: "running", Node: "prod7", OSImage: "dstack-0.5.9"},
 				{Name: "demo-coordinator-2", Status: "running", Node: "prod9", OSImage: "dstack-0.5.9"}}, nil
 		}
-		return []platform.Instance{{VMUUID: vmUUID + "0", Node: "prod5"}, {VMUUID: vmUUID + "1", Node: "prod7"}, {VMUUID: vmUUID + "2", Node: "prod9"}}, nil
+		return nil, nil
 	}}
 	urls := make(chan string, 1)
 	go func() { b.ended <- b.server.Serve(ctx, l, func(u string) { urls <- u }) }()
@@ -236,11 +236,11 @@ func midRollout(g *clienttest.Group) {
 			{Type: "Simulated", Status: true, Reason: "AnotherRoot", Message: "admissions rest on another root of trust than Intel's", Since: *ago(26 * time.Hour)},
 		},
 		Instances: []group.InstanceStatus{
-			{Group: "postgres", Slot: "postgres-0", State: group.SlotAvailable, Health: "healthy", Role: "leader", Assigned: older, Observed: older, VMUUID: vmUUID + "0", Since: ago(26 * time.Hour), PlatformStatus: "running"},
-			{Group: "postgres", Slot: "postgres-1", Ordinal: 1, State: group.SlotBooting, Health: "unknown", Role: "unknown", Assigned: newer, Observed: older, Phase: "BOOTING", VMUUID: vmUUID + "1",
+			{Group: "postgres", Slot: "postgres-0", State: group.SlotAvailable, Health: "healthy", Role: "leader", Assigned: older, Observed: older, VMUUID: vmUUID + "0", NodeName: "prod5", Since: ago(26 * time.Hour), PlatformStatus: "running"},
+			{Group: "postgres", Slot: "postgres-1", Ordinal: 1, State: group.SlotBooting, Health: "unknown", Role: "unknown", Assigned: newer, Observed: older, Phase: "BOOTING", VMUUID: vmUUID + "1", NodeName: "prod7",
 				Since: ago(38 * time.Second), Reason: "the platform accepted the update", PlatformStatus: "updating", Operation: "postgres-4-1a2b3c4d.2.postgres-1",
 				AppID: "app-postgres", InstanceID: "cafe00112233445566778899aabbccddeeff0011", VIP: "127.32.0.11"},
-			{Group: "postgres", Slot: "postgres-2", Ordinal: 2, State: group.SlotAvailable, Health: "healthy", Role: "follower", LagBytes: &lag, Assigned: newer, Observed: newer, VMUUID: vmUUID + "2", Since: ago(3*time.Minute + 4*time.Second), PlatformStatus: "running"},
+			{Group: "postgres", Slot: "postgres-2", Ordinal: 2, State: group.SlotAvailable, Health: "healthy", Role: "follower", LagBytes: &lag, Assigned: newer, Observed: newer, VMUUID: vmUUID + "2", NodeName: "prod9", Since: ago(3*time.Minute + 4*time.Second), PlatformStatus: "running"},
 		},
 	}
 	g.Plan = rollout.Plan{

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"cadre.dev/client"
+	"cadre.dev/client/format"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 )
@@ -138,6 +139,7 @@ var conditionRules = map[string]conditionRule{
 	"Quorum": {true, Page}, "AgentsReporting": {true, Page}, "UnexplainedMembers": {false, Page}, "OneBootPerSlot": {true, Page}, "DisksLost": {false, Page},
 	"Observed": {true, Ticket}, "SpecValid": {true, Ticket}, "RecordsReadable": {true, Ticket}, "Reported": {true, Ticket}, "Reconciled": {true, Ticket},
 	"AdmissionPolicy": {true, Ticket}, "MachinesApart": {true, Ticket}, "MachinesUnchanged": {true, Note}, "Orphans": {false, Ticket}, "Flapping": {false, Note},
+	"Placement": {true, Note}, "VotersShareNode": {false, Note},
 	"Available": {}, "Updated": {}, "Progressing": {}, "Failed": {}, "Quarantined": {}, "Simulated": {}, "MachinesUpToDate": {}, "MachinesStayUpToDate": {},
 }
 
@@ -189,6 +191,9 @@ func ofSlots(f Facts) (out []Finding) {
 		text := string(s.State)
 		if why := cmp.Or(s.Reason, s.LastRefusal); why != "" {
 			text += ": " + why
+		}
+		if node := format.Node(s); node != "" {
+			text += "; on node " + node
 		}
 		severity, command := Note, "cadre instance describe "+s.Slot
 		switch s.State {

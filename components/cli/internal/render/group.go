@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -46,7 +47,7 @@ func Group(s Style, g client.Group, now time.Time) string {
 	}
 	b.WriteString(conditions(s, st, now))
 	if len(st.Instances) > 0 {
-		b.WriteString("\n" + Instances(s, st.Instances, now))
+		b.WriteString("\n" + Instances(s, st.Instances, false, now))
 	}
 	return b.String()
 }
@@ -95,8 +96,8 @@ func conditions(s Style, st group.Status, now time.Time) string {
 	return s.Paint("conditions", Bold) + "\n" + b.String()
 }
 
-// Instances is one line per Slot.
-func Instances(s Style, list []group.InstanceStatus, now time.Time) string {
+// Instances is one line per Slot, wide with the place of its CVM.
+func Instances(s Style, list []group.InstanceStatus, wide bool, now time.Time) string {
 	if len(list) == 0 {
 		return "no instances yet\n"
 	}
@@ -106,10 +107,18 @@ func Instances(s Style, list []group.InstanceStatus, now time.Time) string {
 		if i.Since != nil {
 			age = since(*i.Since, now)
 		}
-		rows = append(rows, []Cell{
+		row := []Cell{
 			T(format.Slot(i.Slot, i.Extra), Bold), C(format.Role(i)), T(i.Health, healthTone(i.Health)), T(string(i.State), stateTone(i.State)),
-			C(format.Arrow(i.Observed, i.Assigned)), C(i.Phase), C(age), C(format.Why(i)),
-		})
+			C(format.Arrow(i.Observed, i.Assigned)), C(i.Phase), C(age),
+		}
+		if wide {
+			row = append(row, C(cmp.Or(i.NodeName, i.Node)), C(i.Region))
+		}
+		rows = append(rows, append(row, C(format.Why(i))))
 	}
-	return s.Table([]string{"SLOT", "ROLE", "HEALTH", "STATE", "REVISION", "PHASE", "FOR", "WHY"}, rows)
+	heads := []string{"SLOT", "ROLE", "HEALTH", "STATE", "REVISION", "PHASE", "FOR"}
+	if wide {
+		heads = append(heads, "NODE", "REGION")
+	}
+	return s.Table(append(heads, "WHY"), rows)
 }

@@ -41,6 +41,7 @@ func Instance(s Style, i client.Instance, now time.Time) string {
 		Field{"root of trust", rootField(st.Simulated)},
 		Field{"machine", machineField(i.Admissions)},
 		Field{"platform", Cell{st.PlatformStatus, Plain}},
+		Field{"node", Cell{format.Node(st), Plain}},
 		Field{"env of its own", Cell{st.OwnEnv, Plain}},
 		Field{"out of service", overrideField(st.Drain)},
 		Field{"protected", overrideField(st.Protection)},

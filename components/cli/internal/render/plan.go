@@ -97,7 +97,7 @@ func Status(s Style, v client.View, now time.Time) string {
 	b.WriteString(s.Fields(head...))
 	b.WriteString(Warnings(s, v.Plan.Warnings))
 	b.WriteString(conditions(s, st, now))
-	b.WriteString("\n" + Instances(s, st.Instances, now))
+	b.WriteString("\n" + Instances(s, st.Instances, false, now))
 	if len(v.Plan.Actions) > 0 {
 		b.WriteString("\n" + s.Paint("next", Bold) + "\n" + actions(s, v.Plan, now))
 	}

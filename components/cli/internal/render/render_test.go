@@ -16,7 +16,7 @@ import (
 func TestNothingIsWiderThanTheTerminal(t *testing.T) {
 	list := []group.InstanceStatus{{Slot: "worker-0", State: "Unavailable", Health: "unhealthy", Reason: strings.Repeat("very ", 60) + "long", Role: "leader"}}
 	for width := 20; width < 150; width += 7 {
-		text := Instances(Style{Width: width}, list, time.Unix(0, 0)) +
+		text := Instances(Style{Width: width}, list, width%2 == 0, time.Unix(0, 0)) +
 			Style{Width: width}.Fields(Field{"message", C(strings.Repeat("x", 200))}) + Warnings(Style{Width: width}, []string{strings.Repeat("y", 200)})
 		for _, line := range strings.Split(text, "\n") {
 			if n := utf8.RuneCountInString(strings.TrimRight(line, " ")); n > width {
@@ -31,7 +31,7 @@ func TestExtraSlotsAreMarked(t *testing.T) {
 	one := group.InstanceStatus{Slot: "web-3", Ordinal: 3, State: "Available", Extra: true}
 	plan := rollout.Plan{Group: "web", Actions: []rollout.Action{{Slot: "web-3", Kind: operation.Update, Extra: true, Execute: true}}}
 	for name, text := range map[string]string{
-		"list":     Instances(Style{}, []group.InstanceStatus{one}, time.Unix(0, 0)),
+		"list":     Instances(Style{}, []group.InstanceStatus{one}, false, time.Unix(0, 0)),
 		"plan":     Plan(Style{}, plan, time.Unix(0, 0)),
 		"describe": Instance(Style{}, client.Instance{Status: one}, time.Unix(0, 0)),
 	} {

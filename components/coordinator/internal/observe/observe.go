@@ -57,12 +57,8 @@ func Again(seen Seen, v *view.View, cluster string, listing Listing, agents Repo
 	if listing.Err != nil {
 		seen.Now.Platform.Silent = "the platform did not answer: " + listing.Err.Error()
 	}
-	if listing.Unanswered != nil {
-		for _, n := range listing.Unanswered.Nodes {
-			seen.Now.SilentNodes = append(seen.Now.SilentNodes, n.Node)
-		}
-		slices.Sort(seen.Now.SilentNodes)
-	}
+	seen.Now.SilentNodes = listing.silent()
+	seen.Now.Places = places(v.All(), spec, listing)
 	names := map[string]group.SlotRecord{}
 	for _, record := range v.SlotsOf(spec.Name) {
 		names[record.PlatformName] = record

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"cadre.dev/core/placement"
 	"cadre.dev/platform"
 )
 
@@ -25,6 +26,8 @@ type Listing struct {
 	Err error
 	// Unanswered has the nodes that did not answer, while others did; nil: Instances are all.
 	Unanswered *platform.Unanswered
+	// Nodes of the platform, sorted by id, at most a minute older; empty: the platform names none.
+	Nodes []placement.Node
 
 	// by indexes the Instances; nil: it is built on use.
 	by *byName
@@ -94,6 +97,9 @@ type Platform struct {
 	timeout time.Duration
 
 	turn chan struct{} // held by the caller that calls the platform
+	// known are the nodes as read at nodesAt; guarded by turn.
+	known   []placement.Node
+	nodesAt time.Time
 
 	mu   sync.Mutex
 	last Listing // guarded by mu
@@ -136,6 +142,8 @@ func (p *Platform) List(ctx context.Context, group string, maxAge time.Duration)
 	if partial, is := errors.AsType[*platform.Unanswered](next.Err); is {
 		next.Unanswered, next.Err = partial, nil
 	}
+	dropNodes(next.Instances)
+	next.Nodes = p.nodes(ctx)
 	next = next.indexed()
 	if ctx.Err() != nil {
 		return next

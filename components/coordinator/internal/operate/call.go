@@ -122,7 +122,7 @@ func (o *Operator) create(ctx context.Context, seen observe.Seen, op operation.O
 	if !ok {
 		return fmt.Errorf("%w: the creation is not prepared any more", platform.ErrBusy)
 	}
-	req := platform.CreateRequest{Name: o.platformName(seen, op.Slot), Provisioned: p.provisioned, Template: p.template}
+	req := platform.CreateRequest{Name: o.platformName(seen, op.Slot), Provisioned: p.provisioned, Template: p.template, Node: op.Call.Node}
 	req.Template.Env = envOf(seen, op, p.content)
 	if !p.newApp {
 		req.AppID = p.provisioned.AppID

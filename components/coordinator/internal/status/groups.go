@@ -20,6 +20,7 @@ var (
 	descAvailable = groupDesc("slots_available", "Slots that are available.")
 	descUpdated   = groupDesc("slots_updated", "Slots that are proven at the target revision.")
 	descSlots     = groupDesc("slots", "Slots by the word for their state; those of a rollout's time count too.", "state")
+	descNodes     = groupDesc("slots_on_node", "Slots by the platform's node of their CVM, where the group's records name nodes: on a platform of several hosts, or with a placement.", "node")
 	descCondition = groupDesc("condition", "1 for a true condition of the group's status, 0 for a false one.", "condition")
 	descRollout   = groupDesc("rollout_state", "1 for the state that the group's rollout has.", "state")
 	descPaused    = groupDesc("paused", "1 while an operator paused or froze the group.")
@@ -229,6 +230,7 @@ func (g *groups) Collect(out chan<- prometheus.Metric) {
 	for _, name := range v.Known() {
 		if status, reported := v.Statuses[name]; reported {
 			sendGauges(out, status.Value, name, open[name])
+			sendNodes(out, name, v.SlotsOf(name))
 		}
 	}
 }
@@ -294,6 +296,19 @@ func sendGauges(out chan<- prometheus.Metric, s group.Status, name string, open 
 	}
 	for does, since := range oldest {
 		gauge(descOldest, float64(since.UnixMilli())/1000, does)
+	}
+}
+
+// sendNodes sends the number of Slots on each recorded node.
+func sendNodes(out chan<- prometheus.Metric, name string, slots []group.SlotRecord) {
+	on := map[string]float64{}
+	for _, s := range slots {
+		if s.Node != "" {
+			on[s.Node]++
+		}
+	}
+	for node, n := range on {
+		out <- prometheus.MustNewConstMetric(descNodes, prometheus.GaugeValue, n, name, node)
 	}
 }
 

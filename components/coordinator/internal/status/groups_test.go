@@ -42,6 +42,10 @@ func records() *view.View {
 			}},
 			"gone": {Value: group.Status{Group: "gone", Replicas: 1}},
 		},
+		Slots: map[string]view.Rec[group.SlotRecord]{
+			"pg-0": {Value: group.SlotRecord{Group: "pg", Slot: "pg-0", Node: "a"}}, "pg-1": {Value: group.SlotRecord{Group: "pg", Slot: "pg-1", Node: "a"}},
+			"pg-2": {Value: group.SlotRecord{Group: "pg", Slot: "pg-2"}},
+		},
 		Operations: map[string]view.Rec[operation.Operation]{
 			"a": op("a", "pg-1", operation.Booting, at.Add(time.Minute)), "b": op("b", "pg-2", operation.Booting, at),
 			"c": op("c", "pg-0", operation.Done, at.Add(-time.Hour)),
@@ -103,7 +107,7 @@ func TestOnlyTheLeaderServesGauges(t *testing.T) {
 		"condition Available 0", "condition Quarantined 1", "holds paused 2", "holds quorum 1",
 		fmt.Sprintf("oldest_operation_timestamp_seconds RESTART %v", float64(at.Unix())), "operations_open RESTART BOOTING 2", "paused 1",
 		"rollout_state COMPLETE 0", "rollout_state FAILED 0", "rollout_state PARTITION_REACHED 0", "rollout_state PAUSED 1", "rollout_state RUNNING 0", "rollout_state SUPERSEDED 0",
-		"slots Available 1", "slots Quarantined 1", "slots Restarting 1", "slots_available 1", "slots_updated 2", "slots_wanted 3",
+		"slots Available 1", "slots Quarantined 1", "slots Restarting 1", "slots_available 1", "slots_on_node a 2", "slots_updated 2", "slots_wanted 3",
 	}
 	if got := gauges(t, m, "pg"); !slices.Equal(got, want) {
 		t.Errorf("the leader serves\n%q, want\n%q", got, want)
