@@ -88,6 +88,7 @@ func (l link) Provision(ctx context.Context, vmUUID string, t platform.Template)
 
 func (l link) Create(ctx context.Context, req platform.CreateRequest) (platform.Instance, error) {
 	l.mustNotBeOwn("create", req.AppID, req.Provisioned.AppID, req.Template.AppID)
+	l.w.placed(ctx, req)
 	return l.Link.Create(ctx, req)
 }
 

@@ -74,6 +74,8 @@ type world struct {
 	measureError error
 	// offer is the platform's offer; zero: the platform does not list it.
 	offer platform.Offer
+	// hosts are the platform's nodes.
+	hosts []platform.Node
 	// away is the highest number of members that were away at once.
 	away   int
 	listed int // how often the platform was listed

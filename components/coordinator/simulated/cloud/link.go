@@ -105,7 +105,7 @@ func (l *Link[G]) Create(ctx context.Context, req platform.CreateRequest) (platf
 	l.asked++
 	one := &CVM[G]{Env: req.Template.Env, Instance: platform.Instance{
 		InstanceType: req.Template.InstanceType, OSImage: req.Template.OSImage, DiskGB: req.Template.DiskGB,
-		Name: req.Name, VMUUID: fmt.Sprintf("vm-%d", l.asked), InstanceID: fmt.Sprintf("%040d", 100+l.asked), AppID: req.Provisioned.AppID,
+		Name: req.Name, VMUUID: fmt.Sprintf("vm-%d", l.asked), InstanceID: fmt.Sprintf("%040d", 100+l.asked), AppID: req.Provisioned.AppID, Node: req.Node,
 	}}
 	one.Guest = l.cfg.Guest(one)
 	l.cfg.Lock.Unlock()
