@@ -94,13 +94,15 @@ type Board struct {
 	perNode, perDomain map[string]int
 	// blindBy is, by member, why its place keeps hard rules from being judged.
 	blindBy map[string]string
+	// taken counts, by node, the CVMs that the platform does not count yet.
+	taken map[string]int
 	// slots: the platform knows its free places.
 	slots bool
 }
 
 // NewBoard returns a Board with the members of r.
 func NewBoard(r Request) *Board {
-	b := &Board{r: r, at: map[string]string{}, perNode: map[string]int{}, perDomain: map[string]int{}, blindBy: map[string]string{}}
+	b := &Board{r: r, at: map[string]string{}, perNode: map[string]int{}, perDomain: map[string]int{}, blindBy: map[string]string{}, taken: map[string]int{}}
 	b.slots = slices.ContainsFunc(r.Nodes, func(n Node) bool { return n.Free > 0 })
 	for _, m := range r.Members {
 		b.Put(m)
@@ -116,6 +118,12 @@ func (b *Board) Put(m Member) {
 		b.blindBy[m.Slot] = why
 	}
 	b.count(m.Node, 1)
+}
+
+// Take gives a member the place that was chosen for it. The place is free no longer.
+func (b *Board) Take(m Member) {
+	b.Put(m)
+	b.taken[m.Node]++
 }
 
 func (b *Board) remove(slot string) {
@@ -220,7 +228,7 @@ func (b *Board) options(a Ask) []option {
 
 func (b *Board) option(n Node, a Ask) option {
 	return option{
-		node: n, full: b.slots && n.Free <= 0 && !n.is(a.Frees), broken: b.breaks(n), avoid: slices.ContainsFunc(a.Avoid, n.is),
+		node: n, full: b.slots && n.Free+btoi(n.is(a.Frees)) <= b.taken[n.ID], broken: b.breaks(n), avoid: slices.ContainsFunc(a.Avoid, n.is),
 		inDomain: b.perDomain[Domain(b.r.Rules.Spread, n)], onNode: b.perNode[n.ID],
 	}
 }

@@ -290,3 +290,16 @@ func TestABoardServesSeveralChoices(t *testing.T) {
 		t.Errorf("it is that member's own choice: %q, %s", node, why)
 	}
 }
+
+// A choice takes a free place, although the platform does not count it yet.
+func TestAChoiceTakesAFreePlace(t *testing.T) {
+	b := NewBoard(Request{Rules: group.Placement{Spread: group.SpreadNode, MaxPer: 1}, Nodes: []Node{{ID: "a", Free: 1}, {ID: "b", Free: 2}}})
+	for i, want := range []string{"a", "b", "b", ""} {
+		a := Ask{Slot: fmt.Sprintf("db-%d", i)}
+		node, why := b.Choose(a)
+		if node != want || why != "" {
+			t.Errorf("choice %d: %q, %s; want %q", i, node, why, want)
+		}
+		b.Take(Member{a.Slot, node})
+	}
+}

@@ -14,12 +14,6 @@ func (w *world) domainOf(m *member) string {
 	return cmp.Or(placement.Domain(w.spec.Placement.Spread, n), n.ID)
 }
 
-// turn is the failure domain whose members are updated now, and one member that keeps it open; nil: none is left.
-type turn struct {
-	domain string
-	by     *member
-}
-
 // keepsDomain: the domain of m is not finished. An update of m is open, or the rollout may begin it. Members that an
 // operator keeps as they are, and members out of service, keep no domain open: the rollout might wait for them for any
 // time. The leader keeps none open either, because its update waits for all other members.

@@ -7,6 +7,7 @@ import (
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
+	"cadre.dev/core/placement"
 	"cadre.dev/core/policy"
 )
 
@@ -129,6 +130,14 @@ func (o Observation) Incomplete() string {
 		return cmp.Or(o.Platform.Silent, "the platform did not answer")
 	}
 	return ""
+}
+
+// Places are the platform's nodes, and the places of other groups' members.
+type Places struct {
+	// Nodes of the platform, in any order; empty: the platform names none.
+	Nodes []placement.Node
+	// Others are the groups that the spec's placement names.
+	Others []placement.Other
 }
 
 // Instance is the platform's view of the one CVM that fills a Slot.

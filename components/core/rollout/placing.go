@@ -9,25 +9,10 @@ import (
 	"cadre.dev/core/placement"
 )
 
-// Places are the platform's nodes, and the places of other groups' members.
-type Places struct {
-	// Nodes of the platform, in any order; empty: the platform names none.
-	Nodes []placement.Node
-	// Others are the groups that the spec's placement names.
-	Others []placement.Other
-}
-
-// places are the members' places in this pass, with the choices that the pass made.
-type places struct {
-	board *placement.Board
-	// chosen are the choices for open steps without a recorded node.
-	chosen map[*member]operation.Placing
-}
-
 // put counts a choice. Without a node, the platform chooses or no node fits, and nothing is known to count.
 func (p *places) put(m *member, node string) {
 	if node != "" {
-		p.board.Put(placement.Member{Slot: m.slot, Node: node})
+		p.board.Take(placement.Member{Slot: m.slot, Node: node})
 	}
 }
 

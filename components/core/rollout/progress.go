@@ -234,7 +234,7 @@ func (w *world) waitsForDecision() bool {
 var endedByWord = []string{HoldMayDisrupt, HoldBusy, HoldLeaderNeedsApproval, HoldInterruption, HoldProtected, HoldDrained}
 
 // waitsForWord: each outdated Slot waits only for such a permission, or for another Slot that does. No other Slot is
-// in trouble. A leader's step follows all other steps.
+// in trouble. A leader's step follows all other steps, and a step of another failure domain follows those of the first.
 func (w *world) waitsForWord() bool {
 	if slices.ContainsFunc(w.tally.notAvailable, func(m *member) bool { return !m.keptByHand() }) {
 		return false
@@ -243,7 +243,7 @@ func (w *world) waitsForWord() bool {
 	first := false
 	for _, m := range w.tally.outdated {
 		holds := w.holdsOf(w.rollsTo(m), &taken{})
-		last := slices.ContainsFunc(holds, func(h Hold) bool { return h.Predicate == HoldLeaderLast })
+		last := slices.ContainsFunc(holds, func(h Hold) bool { return h.Predicate == HoldLeaderLast || h.Predicate == HoldDomain })
 		if !last && !slices.ContainsFunc(holds, byWord) {
 			return false
 		}

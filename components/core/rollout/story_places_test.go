@@ -147,7 +147,7 @@ func (k *checker) placed(op operation.Operation) {
 			on += btoi(!c.gone && c.slot != op.Slot && c.node == node)
 		}
 		if on+1 > max(p.MaxPer, 1) {
-			k.broke("placement: %s is made on %s beside %d others", op.Slot, node, on)
+			k.broke("placement: %s is made on %s with %d others", op.Slot, node, on)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
+	"cadre.dev/core/placement"
 	"cadre.dev/core/policy"
 )
 
@@ -479,4 +480,17 @@ type healing struct {
 	remedy remedy
 	fault  fault
 	ok     bool
+}
+
+// places are the members' places in this pass, with the choices that the pass made.
+type places struct {
+	board *placement.Board
+	// chosen are the choices for open steps without a recorded node.
+	chosen map[*member]operation.Placing
+}
+
+// turn is the failure domain whose members are updated now, and one member that keeps it open; nil: none is left.
+type turn struct {
+	domain string
+	by     *member
 }
