@@ -3,6 +3,7 @@ package observe
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -33,8 +34,8 @@ type NodeLister interface {
 	Nodes(ctx context.Context) ([]platform.Node, error)
 }
 
-// nodes are the platform's nodes, read again when they are old. An error keeps the known ones. The
-// caller holds the turn.
+// nodes are the platform's nodes, read again when they are old. An error keeps the known ones, and a
+// node that does not answer stays as it was known. The caller holds the turn.
 func (p *Platform) nodes(ctx context.Context) []placement.Node {
 	lister, names := p.lister.(NodeLister)
 	if age := p.now().Sub(p.nodesAt); !names || !p.nodesAt.IsZero() && age >= 0 && age < nodesFor {
@@ -44,10 +45,20 @@ func (p *Platform) nodes(ctx context.Context) []placement.Node {
 	ctx, cancel := context.WithTimeout(ctx, nodesWithin)
 	defer cancel()
 	list, err := lister.Nodes(ctx)
-	if err != nil {
+	partial, some := errors.AsType[*platform.Unanswered](err)
+	if err != nil && !some {
 		return p.known
 	}
-	p.known = bounded(list)
+	nodes := bounded(list)
+	if some {
+		for _, n := range partial.Nodes {
+			if was, ok := placement.Find(p.known, n.Node); ok {
+				nodes = append(nodes, was)
+			}
+		}
+		slices.SortFunc(nodes, func(a, b placement.Node) int { return cmp.Compare(a.ID, b.ID) })
+	}
+	p.known = nodes
 	return p.known
 }
 
@@ -107,6 +118,7 @@ func places(v *view.View, spec group.Spec, listing Listing) rollout.Places {
 				other.Nodes = append(other.Nodes, node)
 			}
 		}
+		slices.Sort(other.Nodes)
 		out.Others = append(out.Others, other)
 	}
 	return out
