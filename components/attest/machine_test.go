@@ -180,3 +180,18 @@ func TestClaimsNameTheMachineAndItIsNotPrinted(t *testing.T) {
 		t.Errorf("machine %q in %s", claims.Machine, text)
 	}
 }
+
+// FuzzMachineName: any extension leads to a name of the right form, to none, or to an error.
+func FuzzMachineName(f *testing.F) {
+	f.Add(pckWith([]sgxPair{{ppidID, make([]byte, 16)}, {platformInstance, []byte("0123456789abcdef")}}).Extensions[0].Value)
+	f.Add([]byte{0x30, 0x80, 0, 0})
+	f.Add([]byte(nil))
+	f.Fuzz(func(t *testing.T, extension []byte) {
+		name, err := machineName(&x509.Certificate{Extensions: []pkix.Extension{{Id: sgxExtensionID, Value: extension}}})
+		kind, id, ok := strings.Cut(name, ":")
+		switch {
+		case err != nil && name != "", err == nil && name != "" && (!ok || kind == "" || len(id) != 32):
+			t.Errorf("%q, %v", name, err)
+		}
+	})
+}
