@@ -1,7 +1,6 @@
 package vmmapi
 
 import (
-	"context"
 	"strconv"
 	"strings"
 	"testing"
@@ -49,7 +48,7 @@ func target(t *testing.T, version string, hosts int) platformtest.Target {
 	urls := []string{r.hosts["host-a"].URL, r.hosts["host-b"].URL}[:hosts]
 	c := client(urls...)
 	out := platformtest.Target{
-		Platform: booting{c, r.cl}, NextAppID: c.NextAppID, Unreachable: client("http://127.0.0.1:1"), Settle: 10 * time.Second, Unified: true,
+		Platform: c, NextAppID: c.NextAppID, Unreachable: client("http://127.0.0.1:1"), Settle: 10 * time.Second, Unified: true,
 		Template: func(revision int, envs ...string) platform.Template {
 			text, err := appcompose.Render("contract", "services: {app: {image: x, command: r"+strconv.Itoa(revision)+"}}", envs)
 			if err != nil {
@@ -64,33 +63,6 @@ func target(t *testing.T, version string, hosts int) platformtest.Target {
 			platformtest.ResetBefore, platformtest.ResetAfter}
 	}
 	return out
-}
-
-// booting takes a CVM whose guest boots for one under way: its guest agent cannot shut it down yet, and
-// the status of a host is "running" from the first moment on.
-type booting struct {
-	*vmm.Client
-	cloud *cloud.Cloud
-}
-
-func (b booting) Describe(ctx context.Context, id string) (platform.Instance, error) {
-	i, err := b.Client.Describe(ctx, id)
-	return b.seen(i), err
-}
-
-func (b booting) List(ctx context.Context, appID string) ([]platform.Instance, error) {
-	list, err := b.Client.List(ctx, appID)
-	for n := range list {
-		list[n] = b.seen(list[n])
-	}
-	return list, err
-}
-
-func (b booting) seen(i platform.Instance) platform.Instance {
-	if _, up := b.cloud.Machine(i.VMUUID); i.Status == "running" && !up {
-		i.InProgress = true
-	}
-	return i
 }
 
 // route is where the driver makes a call.
