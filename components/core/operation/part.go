@@ -30,7 +30,7 @@ func (op Operation) parts(f Facts) []Part {
 	switch runs := f.StopFirst && op.Kind.InPlace() && !op.isStopped(f); {
 	case !runs:
 	case op.Call.Has(PartStop) && op.Kind == Restart:
-		return nil // the host started the CVM after the stop, which is what the step wants
+		return nil // the start of the host after the stop is the wanted restart
 	case len(all) > 0:
 		return slices.Insert(all, 0, PartStop) // again, if the host started the CVM after a stop
 	}

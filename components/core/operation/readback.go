@@ -62,7 +62,7 @@ func (op Operation) readBackWritten(f Facts, settled bool) effectSight {
 	if !op.CVM.atRest(f.Platform) {
 		return effectUnknown
 	}
-	tells := op.hashTells() || !f.EnvDiffers && op.Call.OwnEnv == f.GivenEnv
+	tells := op.hashTells() || settled && !f.EnvDiffers && op.Call.OwnEnv == f.GivenEnv
 	there := tells && op.shown(PartCompose, f) && (f.Platform.Stopped || op.newBoot(f))
 	return presence(there, settled)
 }

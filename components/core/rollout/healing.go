@@ -254,7 +254,7 @@ func (w *world) keepHeals(m *member) {
 }
 
 // noteOwnBoot counts a Boot of m that no step asked for as an attempt to heal m. The hosts of some platforms start a
-// CVM that ended, and would do so for ever: such a Boot is the restart that healing would have made (R118).
+// CVM that ended, without a limit: such a Boot is the restart that healing would have made (R118).
 func (w *world) noteOwnBoot(m *member) {
 	boot, h := m.seen.Admission, group.Heals{}
 	if m.record.Heals != nil {
