@@ -4,7 +4,7 @@ package group
 // before their parts. Blocks have no class of their own.
 var fields = []Field{
 	{Path: "name", Class: ActionReplace, Range: "lower-case letters, digits and `-`, from a letter, at most 40", Line: "Name of the group. Another name is another group."},
-	{Path: "platform", Class: ActionReplace, Default: "`phala`", Line: "Platform driver."},
+	{Path: "platform", Class: ActionReplace, Default: "`phala`", Line: "Platform driver, which is the cluster's; `cadre group apply` takes it from the context where a file names none."},
 	{Path: "app_id", Class: ActionReplace, Default: "allotted by the first create", Range: "40 lower-case hex digits", Line: "The platform's application."},
 	{Path: "replicas", Class: ActionNone, Range: "1 to 2000, with a workload driver 1 to 100", Line: "Number of slots: the first ordinals from 0, except the slots in `without`."},
 	{Path: "without", Class: ActionNone, Line: "Slots that the group lacks, such as `postgres-1`. An existing slot is removed, and its ordinal stays unused."},
