@@ -170,12 +170,12 @@ func (r *Rig) Unplanned(ctx context.Context, n *Narrator, report *Report) error 
 	if err != nil {
 		return err
 	}
-	leader, err := leaderOf(instances)
+	leader, boot, err := leaderOf(instances)
 	if err != nil {
 		return err
 	}
 	from := time.Now()
-	report.Killed, report.KilledAt = leader, from
+	report.Killed, report.killedBoot, report.KilledAt = leader, boot, from
 	n.Say("killing the leader's CVM %s, unplanned", leader)
 	if err := r.Kill(ctx, r.PlatformName(leader)); err != nil {
 		return err
@@ -195,11 +195,11 @@ func (r *Rig) Unplanned(ctx context.Context, n *Narrator, report *Report) error 
 	return nil
 }
 
-func leaderOf(instances []group.InstanceStatus) (string, error) {
+func leaderOf(instances []group.InstanceStatus) (slot, boot string, err error) {
 	for _, i := range instances {
 		if i.Role == "leader" {
-			return i.Slot, nil
+			return i.Slot, i.BootID, nil
 		}
 	}
-	return "", errors.New("no member of the group reports that it leads")
+	return "", "", errors.New("no member of the group reports that it leads")
 }

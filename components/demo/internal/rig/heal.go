@@ -71,7 +71,11 @@ var replaceAuto = []string{"--var", "replace=auto"}
 // one as well, on another CVM, rebuilt from the leader.
 func (r *Rig) Healed(ctx context.Context, n *Narrator, report *Report) error {
 	n.Say("no operator starts the killed CVM again: %s heals", report.Killed)
-	killed, err := r.AwaitHealed(ctx, report.Killed, "its CVM was killed", report.KilledAt)
+	killed, err := r.awaitBack(ctx, report.Killed, "its CVM was killed", report.KilledAt, func(i client.Instance) (operation.Operation, bool) {
+		op, ok := healed(i, report.KilledAt)
+		// A host with dstack-vmm starts an ended CVM again before Cadre may.
+		return op, ok || r.Platform == group.PlatformVMM && i.Status.BootID != "" && i.Status.BootID != report.killedBoot
+	})
 	if err != nil {
 		return err
 	}
@@ -105,7 +109,7 @@ func (r *Rig) Healed(ctx context.Context, n *Narrator, report *Report) error {
 // Healing prints the recovery of a Slot.
 func (n *Narrator) Healing(h Healing) {
 	if h.Kind == "" {
-		n.Say("  %-12s back after %.0f s: its own supervisor started it again", h.Slot, h.DownS)
+		n.Say("  %-12s back after %.0f s: its own supervisor or host started it again", h.Slot, h.DownS)
 		return
 	}
 	n.Say("  %-12s back after %.0f s: noticed after %.1f s, %s: %s", h.Slot, h.DownS, h.NoticedS, h.Kind, phaseText(h.PhasesMS))

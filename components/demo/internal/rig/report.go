@@ -36,7 +36,9 @@ type Report struct {
 	// Killed is the Slot whose CVM was killed, Heals lists the automatic recoveries of members.
 	Killed   string    `json:"killed,omitempty"`
 	KilledAt time.Time `json:"killed_at,omitzero"`
-	Heals    []Healing `json:"heals,omitempty"`
+	// killedBoot was the killed CVM's.
+	killedBoot string
+	Heals      []Healing `json:"heals,omitempty"`
 	// Errors of the load by text, over the whole run.
 	Errors map[string]int `json:"errors,omitempty"`
 }

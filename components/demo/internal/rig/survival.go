@@ -244,7 +244,8 @@ func (r *Rig) leaderOfWhole(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return leaderOf(instances)
+	leader, _, err := leaderOf(instances)
+	return leader, err
 }
 
 // survived waits until writes continue and sums up the events since from.
