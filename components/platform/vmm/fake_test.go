@@ -163,19 +163,25 @@ func (f *fakeVMM) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	hangUp := func() {
-		if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
-			_ = conn.Close()
-		}
-	}
 	f.mu.Lock()
 	f.calls = append(f.calls, method)
 	gone := f.gone
 	f.mu.Unlock()
 	if gone {
-		hangUp()
+		hangUp(w)
 		return
 	}
+	f.fail(w, r, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.handle(w, r, method) }))
+}
+
+func hangUp(w http.ResponseWriter) {
+	if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+		_ = conn.Close()
+	}
+}
+
+// fail serves a request by the host, with the fault that is armed for it.
+func (f *fakeVMM) fail(w http.ResponseWriter, r *http.Request, host http.Handler) {
 	hidden := httptest.NewRecorder()
 	switch f.takeFault(r.Method, r.URL.Path) {
 	case platformtest.Refuse:
@@ -185,15 +191,15 @@ func (f *fakeVMM) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case platformtest.ErrorBefore:
 		answer(w, 500, map[string]any{"error": "injected"})
 	case platformtest.ErrorAfter:
-		f.handle(hidden, r, method)
+		host.ServeHTTP(hidden, r)
 		answer(w, 500, map[string]any{"error": "injected"})
 	case platformtest.ResetBefore:
-		hangUp()
+		hangUp(w)
 	case platformtest.ResetAfter:
-		f.handle(hidden, r, method)
-		hangUp()
+		host.ServeHTTP(hidden, r)
+		hangUp(w)
 	default:
-		f.handle(w, r, method)
+		host.ServeHTTP(w, r)
 	}
 }
 

@@ -27,14 +27,15 @@ import (
 )
 
 // The contract holds with a real dstack-vmm and its supervisor, built from source. Two parts stand in:
-// a script takes QEMU's place, and the shutdown of a guest, which the VMM asks of the guest over
+// a script takes QEMU's place, under images whose guests report no steps of their boot, and the shutdown of a guest, which the VMM asks of the guest over
 // vsock, is a StopVm. Measured with dstack-vmm 0.5.11.
 func TestContractOnARealVMM(t *testing.T) {
 	r := needReal(t)
 	platformtest.Run(t, func(t *testing.T) platformtest.Target {
-		client := clientOf(t, realHost, r.start(t).front(t))
+		host := r.start(t)
+		client := clientOf(t, realHost, host.front(t))
 		return platformtest.Target{
-			Platform: client, Template: template, Settle: 20 * time.Second, Unified: true,
+			Platform: client, Template: template, Settle: 20 * time.Second, Unified: true, Inject: host.faults.inject, Route: routes, Modes: modes,
 			NextAppID: client.NextAppID, Unreachable: clientOf(t, nil, "http://127.0.0.1:1"),
 		}
 	})
@@ -157,7 +158,10 @@ func needReal(t *testing.T) real {
 }
 
 // realVMM is one running VMM.
-type realVMM struct{ dir string }
+type realVMM struct {
+	dir    string
+	faults *fakeVMM // only its faults are used
+}
 
 // guestScript takes QEMU's place: it notes its process and what a guest reports of itself, and waits.
 const guestScript = `#!/bin/sh
@@ -177,7 +181,7 @@ func (r real) start(t *testing.T) *realVMM {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	v := &realVMM{dir}
+	v := &realVMM{dir, &fakeVMM{}}
 	write := func(name, text string, mode os.FileMode) {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -193,7 +197,7 @@ func (r real) start(t *testing.T) *realVMM {
 			write(filepath.Join("images", image, file), "x", 0o600)
 		}
 		write(filepath.Join("images", image, "metadata.json"), fmt.Sprintf(
-			`{"cmdline":"","kernel":"kernel","initrd":"initrd","rootfs":"rootfs.img.verity","bios":"ovmf","rootfs_hash":"00","shared_ro":true,"version":%q}`,
+			`{"cmdline":"","kernel":"kernel","initrd":"initrd","rootfs":"rootfs.img.verity","bios":"ovmf","rootfs_hash":"00","shared_ro":false,"version":%q}`,
 			strings.TrimPrefix(image, "dstack-")), 0o600)
 	}
 	kms := keyServiceStandIn(t)
@@ -290,7 +294,7 @@ func (v *realVMM) looks(t *testing.T) int {
 	return strings.Count(string(text), "Checking for exited VMs")
 }
 
-// front is the URL of the VMM by a proxy that turns ShutdownVm into StopVm.
+// front is the URL of the VMM by a proxy that turns ShutdownVm into StopVm, and has the faults.
 func (v *realVMM) front(t *testing.T) string {
 	t.Helper()
 	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: "vmm"})
@@ -302,7 +306,7 @@ func (v *realVMM) front(t *testing.T) string {
 		if r.URL.Path == "/prpc/ShutdownVm" {
 			r.URL.Path = "/prpc/StopVm"
 		}
-		proxy.ServeHTTP(w, r)
+		v.faults.fail(w, r, proxy)
 	}))
 	t.Cleanup(func() {
 		server.Close()
