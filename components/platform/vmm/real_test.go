@@ -102,7 +102,7 @@ func TestARealVMMWritesBeforeItRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := http.Post(base+"/prpc/UpdateVm?json", "application/json", strings.NewReader(string(body))) //nolint:noctx // a test
+	resp, err := http.Post(base+"/prpc/UpdateVm?json", "application/json", strings.NewReader(string(body)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ type realVMM struct {
 	faults *fakeVMM // only its faults are used
 }
 
-// guestScript takes QEMU's place: it notes its process and what a guest reports of itself, and waits.
+// guestScript takes QEMU's place: it notes its process and the instance id that a guest reports, and waits.
 const guestScript = `#!/bin/sh
 if [ "$1" = --version ]; then echo "QEMU emulator version 8.2.2"; exit 0; fi
 for a in "$@"; do case "$a" in
@@ -176,7 +176,7 @@ exec sleep 1000000
 
 func (r real) start(t *testing.T) *realVMM {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "vmm") // a socket's path is short
+	dir, err := os.MkdirTemp("", "vmm") //nolint:usetesting // a socket's path is short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ port = %[4]d
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(r.vmm, "-c", filepath.Join(dir, "vmm.toml")) //nolint:noctx // ended by the cleanup
+	cmd := exec.Command(r.vmm, "-c", filepath.Join(dir, "vmm.toml"))
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
 	cmd.Env = append(os.Environ(), "RUST_BACKTRACE=0")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
