@@ -48,6 +48,7 @@ func TestChoose(t *testing.T) {
 		"hard and a member's node is unknown":         {Request{Rules: hard, Nodes: nodes("a", "b"), Members: members("")}, Ask{}, "", "the node of db-0 is unknown"},
 		"the other region":                            {Request{Rules: group.Placement{Spread: group.SpreadRegion, MaxPer: 1}, Nodes: regions, Members: members("1")}, Ask{}, "3", ""},
 		"hard, region of an unlisted node":            {Request{Rules: group.Placement{Spread: group.SpreadRegion, MaxPer: 1, Require: true}, Nodes: regions, Members: members("9")}, Ask{}, "", "does not list its node 9"},
+		"hard, region of a node that never answered":  {Request{Rules: group.Placement{Spread: group.SpreadRegion, MaxPer: 1, Require: true}, Nodes: append([]Node{{ID: "9", Silent: true}}, regions...), Members: members("9")}, Ask{}, "", "does not list its node 9"},
 		"listed nodes are preferred":                  {Request{Rules: group.Placement{Nodes: []string{"b"}}, Nodes: nodes("a", "b"), Members: members("b")}, Ask{}, "b", ""},
 		"listed nodes are left where none of them is": {Request{Rules: group.Placement{Nodes: []string{"c"}}, Nodes: nodes("a", "b")}, Ask{}, "a", ""},
 		"hard, none of the listed nodes is there":     {Request{Rules: group.Placement{Nodes: []string{"c"}, Require: true}, Nodes: nodes("a")}, Ask{}, "", "a is not in placement.nodes; to clear it: list more nodes"},
@@ -206,8 +207,8 @@ func TestPropertyHardRulesHold(t *testing.T) {
 			t.Fatalf("no node, require is %t, and the reason is %q", r.Rules.Require, why)
 		}
 		known := !slices.ContainsFunc(r.Members, func(m Member) bool {
-			_, listed := Find(r.Nodes, m.Node)
-			return m.Node == "" || !listed && r.Rules.Spread == group.SpreadRegion
+			n, listed := Find(r.Nodes, m.Node)
+			return m.Node == "" || (!listed || n.Silent && n.Region == "") && r.Rules.Spread == group.SpreadRegion
 		})
 		if why != "" && (known || r.Rules.Spread == "") && slices.ContainsFunc(r.Nodes, func(n Node) bool { return usable(n) && fits(r, n) }) {
 			t.Fatalf("a node fits, and the reason is %q", why)

@@ -70,7 +70,8 @@ func unjudged(r Request, m Member) string {
 	if m.Node == "" {
 		return fmt.Sprintf("the node of %s is unknown, so placement.spread cannot be judged; it clears when the platform lists its CVM with a node, or without placement.require", m.Slot)
 	}
-	if n, listed := Find(r.Nodes, m.Node); !listed && r.Rules.Spread == group.SpreadRegion {
+	// A silent node may never have answered this leader: its region is then empty because it is unknown.
+	if n, listed := Find(r.Nodes, m.Node); r.Rules.Spread == group.SpreadRegion && (!listed || n.Silent && n.Region == "") {
 		return fmt.Sprintf("the region of %s is unknown: the platform does not list its node %s; it clears when the platform lists the node, or without placement.require", m.Slot, n.ID)
 	}
 	return ""
