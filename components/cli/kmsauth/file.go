@@ -217,8 +217,9 @@ func (f File) Write(path string) error {
 		return fmt.Errorf("write static file: %w", err)
 	}
 	defer os.Remove(tmp.Name())
+	// It has no secret, and the webhook may run as another user.
 	_, err = tmp.Write(append(text, '\n'))
-	if err = errors.Join(err, tmp.Chmod(0o644), tmp.Sync(), tmp.Close()); err == nil { //nolint:gosec // it has no secret, and the webhook may run as another user
+	if err = errors.Join(err, tmp.Chmod(0o644), tmp.Sync(), tmp.Close()); err == nil {
 		err = os.Rename(tmp.Name(), path)
 	}
 	if err != nil {
