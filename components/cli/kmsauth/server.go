@@ -20,7 +20,7 @@ const (
 	// askTime bounds a question to the coordinators, and requestTime the whole answer.
 	askTime     = 15 * time.Second
 	requestTime = 20 * time.Second
-	// maxRequests bounds the concurrent requests; each holds a body in memory.
+	// maxRequests bounds the concurrent requests, since each holds a body in memory; others wait.
 	maxRequests = 32
 	maxHeader   = 16 << 10
 	// noAddress is the address of a contract that is not there.
@@ -63,15 +63,16 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("POST /bootAuth/app", func(w http.ResponseWriter, r *http.Request) { s.boot(w, r, false) })
 	mux.HandleFunc("POST /bootAuth/kms", func(w http.ResponseWriter, r *http.Request) { s.boot(w, r, true) })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), requestTime)
+		defer cancel()
 		select {
 		case turns <- struct{}{}:
 			defer func() { <-turns }()
-		default:
+		case <-ctx.Done():
+			s.Log.Error("too many requests at the same time: one is denied without a decision", "path", r.URL.Path)
 			s.answer(w, http.StatusServiceUnavailable, Answer{Reason: "kms-auth has too many requests"})
 			return
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), requestTime)
-		defer cancel()
 		mux.ServeHTTP(w, r.WithContext(ctx))
 	})
 }

@@ -63,7 +63,7 @@ func TestKeysFollowTheSlotsPolicy(t *testing.T) {
 	}
 }
 
-// TestABoundInstanceIsJudgedByItsOwnSlot: another Slot of the app may allow what this one does not.
+// TestABoundInstanceIsJudgedByItsOwnSlot: another Slot of the app may allow a hash that this Slot refuses.
 func TestABoundInstanceIsJudgedByItsOwnSlot(t *testing.T) {
 	app, own, hash := strings.Repeat("a", 40), strings.Repeat("1", 40), strings.Repeat("c", 64)
 	slots := []BootSlot{
