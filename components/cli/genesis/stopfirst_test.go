@@ -254,3 +254,40 @@ func TestTheFreestNodeIsTaken(t *testing.T) {
 		}
 	}
 }
+
+// TestAnInterruptedUpgradeOnHostsContinues ends the first run at each third line that it prints: a CVM may
+// be stopped with its old document then, or with the new one.
+func TestAnInterruptedUpgradeOnHostsContinues(t *testing.T) {
+	t.Parallel()
+	for stop := 1; ; stop += 3 {
+		b := newBench(t)
+		f := &fakeCoordinators{t: t, bench: b, leader: "coordinator-0", raft: "coordinator-0", broken: map[string]bool{}, silent: map[string]bool{}, lost: map[string]bool{}}
+		h, one, _ := onHosts(t, b)
+		if _, err := b.create(t); err == nil {
+			t.Fatal("a coordinator of a fake cloud proved itself")
+		}
+		b.opts.Reach, b.opts.Step = f, 20*time.Second
+		next := b.with(t, one, "image: d@")
+		ctx, cancel := context.WithCancel(t.Context())
+		said, say := 0, b.opts.Say
+		b.opts.Say = func(text string) {
+			say(text)
+			if said++; said == stop {
+				cancel()
+			}
+		}
+		err := b.upgrade(ctx, t, next)
+		if cancel(); said < stop {
+			if err != nil || stop < 7 {
+				t.Fatalf("the upgrade ended after %d lines: %v", said, err)
+			}
+			return
+		}
+		if err := b.upgrade(t.Context(), t, next); err != nil {
+			t.Fatalf("after line %d: %v\n%s", stop, err, strings.Join(b.said, "\n"))
+		}
+		if now := b.hashes(t); now[0] != now[1] || now[1] != now[2] || len(h.down) > 0 {
+			t.Errorf("after line %d: hashes %q, down %q", stop, now, h.down)
+		}
+	}
+}
