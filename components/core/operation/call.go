@@ -63,8 +63,8 @@ func (c Call) changes() bool {
 	return slices.ContainsFunc(c.Applied, func(p Part) bool { return p != PartStop && p != PartRestart })
 }
 
-// makes reports that this call or an earlier call makes the CVM.
-func (c Call) makes() bool { return c.Part == PartCreate || c.Has(PartCreate) }
+// Makes reports that this call or an earlier call makes the CVM.
+func (c Call) Makes() bool { return c.Part == PartCreate || c.Has(PartCreate) }
 
 // Undecided reports that the last call has no outcome yet, and may still get one.
 func (c Call) Undecided() bool { return c.Outcome == "" || c.Outcome == OutcomeUnknown }

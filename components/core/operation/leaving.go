@@ -32,7 +32,7 @@ func (op Operation) outOfSet(f Facts) (reason string, ok bool) {
 // Leaving reports that the other members must remove the Slot from their set now. A replaced member joins under the
 // same name and is not removed.
 func (op Operation) Leaving() bool {
-	return op.Set.Leaves && !op.Phase.Ended() && !op.Call.makes()
+	return op.Set.Leaves && !op.Phase.Ended() && !op.Call.Makes()
 }
 
 // isOut: the member was ordered to leave, it left as far as known, and its CVM still exists. This member never serves

@@ -19,7 +19,7 @@ func (op Operation) parts(f Facts) []Part {
 	case Replace:
 		all = []Part{PartCreate}
 		// From its creation on, the names are the new CVM's, and no call deletes the new CVM.
-		if !op.Call.makes() && op.CVM.VMUUID != "" && !op.CVM.gone(f.Platform) {
+		if !op.Call.Makes() && op.CVM.VMUUID != "" && !op.CVM.gone(f.Platform) {
 			all = []Part{PartDelete, PartCreate}
 		}
 	case Update:

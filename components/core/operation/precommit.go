@@ -72,8 +72,6 @@ func MayCall(op Operation, f Facts) (reason string, ok bool) {
 	if op.Call.Part == PartCompose && f.StopFirst && !op.isStopped(f) {
 		return "the CVM runs again, and is stopped before its files change", false
 	}
-	// No call has left yet, so a node that went silent after the decision has no CVM of the Slot.
-	f.PlatformKnown = f.PlatformKnown || f.Unlisted != "" && op.Call.Part == PartCreate && op.Call.Number == 1
 	if op.Call.Part == PartCreate && f.Misplaced != "" {
 		return f.Misplaced, false
 	}

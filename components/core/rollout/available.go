@@ -51,15 +51,13 @@ func (w *world) platformKnown(m *member) bool {
 // Without a recorded node, the CVM may be on any silent node, unless no call ever made one.
 func (w *world) silentNode(m *member) string {
 	silent, node := w.obs.SilentNodes, m.record.Node
-	if len(silent) == 0 || m.seen.Instance != nil || m.declaredLost() && !m.heardNow() {
+	if len(silent) == 0 || m.seen.Instance != nil || w.declaredLost(m) && !m.heardNow() {
 		return ""
 	}
-	if op := m.open; node == "" && op != nil && makes(op) {
-		node = op.Call.Node
+	if op := m.open; op != nil && !w.unmade(op) && (op.Call.Node != "" || !op.Decided()) {
+		node = op.Call.Node // of the new CVM
 	}
-	made := !m.missing() || len(m.record.Lineage) > 0 || slices.ContainsFunc(m.makers, func(op *operation.Operation) bool {
-		return op.Call.Number > 1 || !op.Call.InVain()
-	})
+	made := !m.missing() || len(m.record.Lineage) > 0 || slices.ContainsFunc(m.makers, func(op *operation.Operation) bool { return !w.unmade(op) })
 	switch {
 	case node != "" && slices.Contains(silent, node):
 		return "node " + node + " does not answer"
@@ -70,12 +68,25 @@ func (w *world) silentNode(m *member) string {
 }
 
 // declaredLost: an operator's request to replace m says that its CVM is lost, so that the new CVM does not wait for the
-// node of the old CVM.
-func (m *member) declaredLost() bool {
-	if m.open != nil {
-		return m.open.Kind == operation.Replace && m.open.CVM.VMUUID == ""
+// node of the old CVM. From the call on that makes the new CVM, the node of the new CVM counts.
+func (w *world) declaredLost(m *member) bool {
+	if op := m.open; op != nil {
+		return op.Kind == operation.Replace && op.CVM.VMUUID == "" && w.unmade(op)
 	}
 	return m.asked(RequestReplace)
+}
+
+// unmade: no call of op can have made a CVM. The first create may be recorded and not sent yet: as long as its effect
+// need not show, nothing is concluded from a listing without it.
+func (w *world) unmade(op *operation.Operation) bool {
+	c := op.Call
+	switch {
+	case !c.Makes():
+		return true
+	case c.Has(operation.PartCreate) || c.Number != 1+len(c.Applied):
+		return false
+	}
+	return c.InVain() || c.Outcome == "" && w.now.Before(c.IssuedAt.Add(w.t.Settle))
 }
 
 // outlived reports that the Slot's instance proved another Boot after r, so that r comes from a Boot that is gone.

@@ -1,8 +1,6 @@
 package rollout
 
-import (
-	"cmp"
-)
+import "cmp"
 
 // bind records the CVM that fills a Slot, at the first listing that shows exactly one CVM with the Slot's name. The
 // CVM must be of the right app and created by a platform call of the Slot. A recorded binding stays until an
