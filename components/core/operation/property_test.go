@@ -78,7 +78,7 @@ func call(t *rapid.T, e Effect, real *reality, now time.Time) (*CallResult, bool
 			real.hash = "hash-B"
 		case PartDelete:
 			real.boot = ""
-		case PartRestart, PartOSImage, PartResources:
+		case PartStop, PartRestart, PartOSImage, PartResources:
 		}
 	}
 	switch rapid.SampledFrom([]string{"done", "lost answer", "lost request", "crash before", "crash after", "refused", "busy"}).Draw(t, "call") {
