@@ -149,7 +149,7 @@ func (s *Server) listCalls(r *http.Request) (int, any, error) {
 		} else if strings.HasPrefix(rest, "apps/") {
 			action = rest[strings.LastIndexByte(rest, '/')+1:]
 		} else if method, ok := strings.CutPrefix(rest, "/prpc/"); ok {
-			action = strings.TrimPrefix(method, "Vmm.")
+			action = strings.TrimPrefix(method, "Teepod.")
 		}
 		if counts[c.CVM] == nil {
 			counts[c.CVM] = map[string]int{}

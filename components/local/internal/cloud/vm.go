@@ -34,12 +34,23 @@ type VM struct {
 	Disk bool `json:"disk,omitempty"`
 	// Removing says that the VM is being removed.
 	Removing bool `json:"removing,omitempty"`
-	// StoppedAt is when the last process ended; zero: no process has ended yet.
+	// BeganAt and StoppedAt are when the last process began and ended; zero: never, or not yet.
+	BeganAt   time.Time `json:"began_at,omitzero"`
 	StoppedAt time.Time `json:"stopped_at,omitzero"`
+	// Loaded is the manifest that the host shows while it cannot load the one on its disk; nil: both
+	// are the same.
+	Loaded *VMLoaded `json:"-"`
 
 	// ShutdownProgress and Events are reports of the guest, which a restarted VMM has forgotten.
 	ShutdownProgress string    `json:"-"`
 	Events           []VMEvent `json:"-"`
+}
+
+// VMLoaded is the hardware of a manifest.
+type VMLoaded struct {
+	Image          string
+	VCPU, MemoryMB uint32
+	DiskGB         int
 }
 
 // VMPort maps a port of the host to a port of the VM.
@@ -93,9 +104,8 @@ func (v *CVM) noteEvent(event, body string) {
 // VMInfo is a VM as its host sees it.
 type VMInfo struct {
 	CVM
-	// Process says whether the VM's process runs, since Began.
+	// Process says whether the VM's process runs.
 	Process bool
-	Began   time.Time
 }
 
 // State is the status as dstack-vmm derives it.
@@ -150,9 +160,9 @@ func (c *Cloud) HostView(v CVM) (host, state string) {
 }
 
 func (c *Cloud) vmInfo(v *CVM) VMInfo {
-	out := VMInfo{CVM: snapshot(v)}
-	if r := c.runs[v.VMUUID]; r != nil {
-		out.Process, out.Began = true, r.began
+	out := VMInfo{CVM: snapshot(v), Process: c.runs[v.VMUUID] != nil}
+	if l := v.VM.Loaded; l != nil {
+		out.OSImage, out.VM.VCPU, out.VM.MemoryMB, out.DiskGB = l.Image, l.VCPU, l.MemoryMB, l.DiskGB
 	}
 	return out
 }

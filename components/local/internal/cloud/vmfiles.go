@@ -100,8 +100,14 @@ func (c *Cloud) UpdateVM(host, id string, u VMUpdate) (appID string, err error) 
 		v.VM.ComposeFile, v.ComposeHash = u.ComposeFile, appcompose.Hash([]byte(u.ComposeFile))
 		appID = AppIDOf(u.ComposeFile)
 	}
-	if v == nil {
-		return "", noFile("Failed to read manifest", id, "vm-manifest.json")
+	switch {
+	case v != nil:
+	case u.EncryptedEnv != "":
+		return "", noFile("Failed to write encrypted env", id, "shared/.encrypted-env")
+	case u.UserConfig != "":
+		return "", noFile("Failed to write user config", id, "shared/.user-config")
+	default:
+		return "", noFile("Failed to read manifest: Failed to read manifest", id, "vm-manifest.json")
 	}
 	if u.EncryptedEnv != "" {
 		v.EncryptedEnv = u.EncryptedEnv
@@ -125,7 +131,7 @@ func (c *Cloud) ResizeVM(host, id string, u VMUpdate) error {
 	defer c.mu.Unlock()
 	v := c.vm(host, id)
 	if v == nil {
-		return noFile("failed to read manifest", id, "vm-manifest.json")
+		return noFile("failed to read manifest: Failed to read manifest", id, "vm-manifest.json")
 	}
 	if err := c.writeManifest(v, u); err != nil {
 		return err
@@ -140,6 +146,7 @@ func (c *Cloud) writeManifest(v *CVM, u VMUpdate) error {
 			return fmt.Errorf("vm should be stopped before resize: %s", v.VMUUID)
 		}
 	}
+	disk := v.DiskGB
 	if u.DiskGB != nil {
 		switch {
 		case int(*u.DiskGB) < v.DiskGB:
@@ -150,6 +157,7 @@ func (c *Cloud) writeManifest(v *CVM, u VMUpdate) error {
 		}
 		v.DiskGB = int(*u.DiskGB)
 	}
+	was := VMLoaded{Image: v.OSImage, VCPU: v.VM.VCPU, MemoryMB: v.VM.MemoryMB, DiskGB: disk}
 	set(&v.VM.VCPU, u.VCPU)
 	set(&v.VM.MemoryMB, u.MemoryMB)
 	set(&v.OSImage, u.Image)
@@ -162,7 +170,14 @@ func (c *Cloud) writeManifest(v *CVM, u VMUpdate) error {
 	if err := c.save(); err != nil {
 		return err
 	}
-	return c.loadable(v.OSImage, v.VM.ComposeFile)
+	err := c.loadable(v.OSImage, v.VM.ComposeFile)
+	switch {
+	case err == nil:
+		v.VM.Loaded = nil
+	case v.VM.Loaded == nil:
+		v.VM.Loaded = &was
+	}
+	return err
 }
 
 func set[T any](to *T, from *T) {
@@ -179,7 +194,7 @@ func (c *Cloud) loadable(image, composeFile string) error {
 	case len(image) > 64 || strings.Contains(image, "..") || !imageRule.MatchString(image):
 		return errors.New("Failed to load VM: Invalid image name") //nolint:staticcheck // the text of the real server
 	case !c.hasImage(image):
-		return fmt.Errorf("Failed to load VM: Failed to load image: failed to open file `image/%s/metadata.json`: No such file or directory (os error 2)", image) //nolint:staticcheck // the text of the real server
+		return noImage("Failed to load VM: Failed to load image", image)
 	}
 	if err := c.checkDocument(composeFile); err != nil {
 		return fmt.Errorf("Failed to load VM: Failed to read compose file: %w", err) //nolint:staticcheck // the text of the real server
@@ -234,6 +249,11 @@ func (c *Cloud) checkDocument(text string) error {
 		}
 	}
 	return nil
+}
+
+// noImage is the error about an image that the host lacks.
+func noImage(doing, image string) error {
+	return noFile(doing+": failed to open image info", "images/"+image, "metadata.json")
 }
 
 // noFile is the error about the work folder of an unknown VM.

@@ -7,12 +7,14 @@ import (
 	"time"
 )
 
+// ErrNoGuest means that no guest agent answers its host: the guest boots, or is down.
+var ErrNoGuest = errors.New("client error (Connect): Connection timed out (os error 110)")
+
 // vmRun is one process of a VM, from its start until its end.
 type vmRun struct {
-	ctx   context.Context //nolint:containedctx // the life of the process, which outlives the call that starts it
-	end   context.CancelFunc
-	began time.Time
-	done  chan struct{}
+	ctx  context.Context //nolint:containedctx // the life of the process, which outlives the call that starts it
+	end  context.CancelFunc
+	done chan struct{}
 }
 
 // StartVM starts the process of a VM with the files that are there. A process that runs already
@@ -22,7 +24,7 @@ func (c *Cloud) StartVM(host, id string) error {
 	defer c.mu.Unlock()
 	v := c.vm(host, id)
 	if v == nil {
-		return noFile("Failed to start VM: Failed to read manifest", id, "vm-manifest.json")
+		return noFile("Failed to start VM: Failed to read manifest: Failed to read manifest", id, "vm-manifest.json")
 	}
 	delete(c.retries, id)
 	if err := c.startVM(v); err != nil {
@@ -39,7 +41,7 @@ func (c *Cloud) startVM(v *CVM) error {
 	case v.VM.Removing:
 		return errors.New("VM is being removed")
 	case !c.hasImage(v.OSImage):
-		return errors.New("Failed to load image info") //nolint:staticcheck // the text of the real server
+		return noImage("Failed to load image info", v.OSImage)
 	}
 	v.PowerOn, v.VM.Disk = true, true
 	v.BootError, v.BootDetail, v.VM.ShutdownProgress, v.BootProgress = "", "", "", "booting"
@@ -47,12 +49,12 @@ func (c *Cloud) startVM(v *CVM) error {
 		v.BootProgress = "running"
 		return c.save()
 	}
-	v.Status, v.UpdatedAt = Starting, time.Now().UTC()
+	v.Status, v.UpdatedAt, v.VM.BeganAt, v.VM.StoppedAt = Starting, time.Now().UTC(), time.Now().UTC(), time.Time{}
 	if err := c.save(); err != nil {
 		return err
 	}
 	ctx, end := context.WithCancel(c.ctx)
-	r := &vmRun{ctx: ctx, end: end, began: time.Now().UTC(), done: make(chan struct{})}
+	r := &vmRun{ctx: ctx, end: end, done: make(chan struct{})}
 	c.runs[v.VMUUID] = r
 	c.cfg.Log.Info("vm starts", "instance", v.Name, "host", c.hostOf(v))
 	c.tasks.Go(func() { c.runVM(v, r) })
@@ -95,7 +97,7 @@ func (c *Cloud) StopVM(host, id string) error {
 	defer c.mu.Unlock()
 	v := c.vm(host, id)
 	if v == nil {
-		return noFile("Failed to stop VM: Failed to set started", id, "vm-state.json")
+		return noFile("Failed to stop VM: Failed to set started: Failed to write state", id, "vm-state.json")
 	}
 	v.PowerOn = false
 	delete(c.retries, id)
@@ -119,7 +121,7 @@ func (c *Cloud) ShutdownVM(host, id string) error {
 	}
 	r, m := c.runs[id], c.machines[id]
 	if r == nil || m == nil {
-		return errors.New("failed to connect to the guest agent: Connection reset by peer (os error 104)")
+		return ErrNoGuest
 	}
 	lag := time.Duration(c.settings.AcceptLag)
 	c.tasks.Go(func() {

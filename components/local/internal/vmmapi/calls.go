@@ -185,7 +185,7 @@ func checkPorts(ports []cloud.VMPort) error {
 			return fmt.Errorf("Invalid host address: %w", err) //nolint:staticcheck // the text of the real server
 		}
 		if p.Protocol != "tcp" && p.Protocol != "udp" {
-			return errors.New("Invalid protocol") //nolint:staticcheck // the text of the real server
+			return fmt.Errorf("Invalid protocol: Invalid protocol: %s", p.Protocol) //nolint:staticcheck // the text of the real server
 		}
 		if p.HostPort > 65535 || p.VMPort > 65535 {
 			return errors.New("Invalid host port") //nolint:staticcheck // the text of the real server

@@ -25,6 +25,10 @@ func (e *endpoint) guest(w http.ResponseWriter, r *http.Request) {
 		answer = onGuest(r.Context(), containers)
 	case "NetworkInfo":
 		answer = onGuest(r.Context(), networkInfo)
+	case "Info", "SysInfo":
+		answer = onGuest(r.Context(), func(context.Context, cloud.Machine) (any, error) {
+			return nil, fmt.Errorf("guests of the local cloud do not answer %s", name)
+		})
 	default:
 		refuse(w, fmt.Errorf("Service not found: %s", name)) //nolint:staticcheck // the text of the real server
 		return
@@ -40,7 +44,7 @@ func onGuest(ctx context.Context, ask func(context.Context, cloud.Machine) (any,
 		}
 		m, ok := e.cfg.Cloud.Machine(request.ID)
 		if !ok {
-			return nil, errors.New("failed to connect to the guest agent: Connection reset by peer (os error 104)")
+			return nil, cloud.ErrNoGuest
 		}
 		return ask(ctx, m)
 	})
@@ -78,13 +82,11 @@ func (e *endpoint) logs(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if _, ok := e.cfg.Cloud.VMInfo(e.host, q.Get("id")); !ok {
-		_, _ = io.WriteString(w, "No such file or directory (os error 2)")
 		return
 	}
 	text, err := tail(filepath.Join(e.cfg.LogDir(q.Get("id")), file))
 	if err != nil {
-		_, _ = fmt.Fprint(w, err)
-		return
+		return // as for a log that is empty
 	}
 	lines, err := strconv.Atoi(q.Get("lines"))
 	if err != nil || lines < 0 {
@@ -97,7 +99,7 @@ func (e *endpoint) logs(w http.ResponseWriter, r *http.Request) {
 func tail(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, errors.New("No such file or directory (os error 2)") //nolint:staticcheck // the text of the real server
+		return nil, err
 	}
 	defer f.Close()
 	info, err := f.Stat()

@@ -151,7 +151,7 @@ func onVM(act func(c *cloud.Cloud, host, id string) error) call {
 
 func (e *endpoint) rpc(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("method")
-	method, ok := calls[strings.TrimPrefix(name, "Vmm.")]
+	method, ok := calls[strings.TrimPrefix(name, "Teepod.")] // the service's earlier name
 	if !ok {
 		refuse(w, fmt.Errorf("Service not found: %s", name)) //nolint:staticcheck // the text of the real server
 		return

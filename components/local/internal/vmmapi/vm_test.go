@@ -105,10 +105,14 @@ func TestAnImageThatIsAbsentIsWrittenAndRefused(t *testing.T) {
 	id := r.create("host-a", nil)
 	r.refused("Failed to load image", "host-a", "CreateVm", obj{"name": "other", "image": "dstack-9", "compose_file": document("")})
 	r.refused("Failed to load image", "host-a", "UpdateVm", obj{"id": id, "image": "dstack-9"})
-	if got := r.config("host-a", id)["image"]; got != "dstack-9" {
+	if got := r.config("host-a", id)["image"]; got != "dstack-0.5.7" {
+		t.Errorf("the host shows image %v, and not the one that it loaded", got)
+	}
+	r.refused("Failed to load image info", "host-a", "StartVm", obj{"id": id})
+	r.must("host-a", "UpdateVm", obj{"id": id, "image": "dstack-0.5.9"})
+	if got := r.config("host-a", id)["image"]; got != "dstack-0.5.9" {
 		t.Errorf("the image is %v", got)
 	}
-	r.refused("Failed to load image", "host-a", "StartVm", obj{"id": id})
 	if list := r.must("host-a", "Status", obj{}); list["total"] != 1.0 {
 		t.Errorf("a refused create left %v", list)
 	}
@@ -206,7 +210,7 @@ func TestAShutdownIsAskedOfTheGuest(t *testing.T) {
 	if v := r.awaitStatus("host-a", id, "stopped"); v["shutdown_progress"] != "powering off" {
 		t.Errorf("after a shutdown: %v", v)
 	}
-	r.refused("guest agent", "host-a", "ShutdownVm", obj{"id": id})
+	r.refused("client error (Connect)", "host-a", "ShutdownVm", obj{"id": id})
 	r.refused("vm not found", "host-a", "ShutdownVm", obj{"id": "x"})
 }
 

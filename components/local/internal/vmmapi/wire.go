@@ -135,8 +135,8 @@ func orNil(text string) any {
 // view is the description of a VM. brief leaves out the configuration.
 func (e *endpoint) view(i cloud.VMInfo, brief bool) map[string]any {
 	uptime, exited := "never", "never"
-	if i.Process {
-		uptime = elapsed(i.Began)
+	if !i.VM.BeganAt.IsZero() { // the real server counts on after the end
+		uptime = elapsed(i.VM.BeganAt)
 	}
 	if !i.VM.StoppedAt.IsZero() {
 		exited = elapsed(i.VM.StoppedAt)
