@@ -33,6 +33,11 @@ func (c *Cloud) KillHost(host string) error {
 func (c *Cloud) ReturnHost(host string) error {
 	return c.onHost(host, func() {
 		delete(c.down, host)
+		for _, v := range c.st.CVMs {
+			if v.VM != nil && c.hostOf(v) == host {
+				v.VM.Known = false
+			}
+		}
 		c.reload(host, true)
 	})
 }

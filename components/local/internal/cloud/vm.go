@@ -37,6 +37,9 @@ type VM struct {
 	// BeganAt and StoppedAt are when the last process began and ended; zero: never, or not yet.
 	BeganAt   time.Time `json:"began_at,omitzero"`
 	StoppedAt time.Time `json:"stopped_at,omitzero"`
+	// Known says that the host's supervisor knows a process of the VM, running or ended. It knows none
+	// before the first start, and none from before the host's own.
+	Known bool `json:"-"`
 	// Loaded is the manifest that the host shows while it cannot load the one on its disk; nil: both
 	// are the same.
 	Loaded *VMLoaded `json:"-"`

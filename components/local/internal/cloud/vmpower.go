@@ -43,7 +43,7 @@ func (c *Cloud) startVM(v *CVM) error {
 	case !c.hasImage(v.OSImage):
 		return noImage("Failed to load image info", v.OSImage)
 	}
-	v.PowerOn, v.VM.Disk = true, true
+	v.PowerOn, v.VM.Disk, v.VM.Known = true, true, true
 	v.BootError, v.BootDetail, v.VM.ShutdownProgress, v.BootProgress = "", "", "", "booting"
 	if c.runs[v.VMUUID] != nil {
 		v.BootProgress = "running"
@@ -91,7 +91,8 @@ func (c *Cloud) runVM(v *CVM, r *vmRun) {
 	}
 }
 
-// StopVM ends the process of a VM, as a power cut for its guest. It returns before the end.
+// StopVM ends the process of a VM, as a power cut for its guest. It returns before the end. For a VM
+// without a process since the host's start it is an error, after the VM is noted as off.
 func (c *Cloud) StopVM(host, id string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,6 +104,9 @@ func (c *Cloud) StopVM(host, id string) error {
 	delete(c.retries, id)
 	if err := c.save(); err != nil {
 		return err
+	}
+	if !v.VM.Known {
+		return errors.New("Failed to stop VM: Server returned error: Process not found") //nolint:staticcheck // the text of the real server
 	}
 	if r := c.runs[id]; r != nil {
 		r.end()

@@ -50,6 +50,7 @@ func TestCallsInAnyOrderLeaveNoProcess(t *testing.T) {
 	}
 	all.Wait()
 	for _, id := range ids { // also ends each shutdown that is under way
+		r.must("host-a", "StartVm", obj{"id": id})
 		r.must("host-a", "StopVm", obj{"id": id})
 		r.awaitStatus("host-a", id, "stopped")
 	}
@@ -58,7 +59,6 @@ func TestCallsInAnyOrderLeaveNoProcess(t *testing.T) {
 		r.await("host-a", id, "a VM that is on runs", func(v obj) bool { return v["status"] == "running" && v["instance_id"] != nil })
 	}
 	for _, id := range ids[2:] {
-		r.must("host-a", "StopVm", obj{"id": id})
 		r.awaitStatus("host-a", id, "stopped")
 		if _, ok := r.cl.Machine(id); ok {
 			t.Error("a stopped VM has a machine")

@@ -214,6 +214,28 @@ func TestAShutdownIsAskedOfTheGuest(t *testing.T) {
 	r.refused("vm not found", "host-a", "ShutdownVm", obj{"id": "x"})
 }
 
+func TestAStopOfAVMWithoutAProcessIsAnErrorThatTookEffect(t *testing.T) {
+	r := newRig(t, cloud.Settings{})
+	id := r.create("host-a", nil)
+	r.refused("Process not found", "host-a", "StopVm", obj{"id": id})
+	r.must("host-a", "StartVm", obj{"id": id})
+	if err := r.cl.KillHost("host-a"); err != nil {
+		t.Fatal(err)
+	}
+	r.refused("Process not found", "host-b", "StopVm", obj{"id": r.create("host-b", nil)})
+	if err := r.cl.StopVM("host-a", id); err != nil {
+		t.Errorf("a stop of a process that ended: %v", err)
+	}
+	if err := r.cl.ReturnHost("host-a"); err != nil {
+		t.Fatal(err)
+	}
+	r.srv.doors["host-a"].set(Up, 0)
+	r.refused("Process not found", "host-a", "StopVm", obj{"id": id})
+	if v := r.info("host-a", id); v["status"] != "stopped" {
+		t.Errorf("after the stops: %v", v)
+	}
+}
+
 func TestAStopEndsABootUnderWay(t *testing.T) {
 	r := newRig(t, cloud.Settings{BootDelay: cloud.Duration(time.Hour)})
 	id := r.create("host-a", obj{"stopped": false})
