@@ -59,6 +59,13 @@ func (g *Guest) KeyRequest(p Posture) KeyRequest {
 	}
 }
 
+// ImageDigest is the digest of the OS image of that name, which a guest measures as os-image-hash and
+// a KeyRequest names: 64 lower-case hex digits.
+func ImageDigest(name string) string {
+	img := imageNamed(name, Shapes[0])
+	return hexOf(img.hash[:])
+}
+
 // rating is the status of h's level, and its advisories.
 func (p Posture) rating(h *host) (status string, advisories []string) {
 	switch {

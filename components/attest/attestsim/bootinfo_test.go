@@ -40,6 +40,9 @@ func TestAKeyRequestNamesTheGuestAndItsMachine(t *testing.T) {
 	if image.MRSystem == first.MRSystem || image.OSImageHash == first.OSImageHash {
 		t.Errorf("another image: %+v", image)
 	}
+	if first.OSImageHash != ImageDigest("dstack-0.5.7") || image.OSImageHash != ImageDigest("dstack-0.5.11") {
+		t.Errorf("digests of images: %s and %s", first.OSImageHash, image.OSImageHash)
+	}
 	if text, err := json.Marshal(first); err != nil || !strings.Contains(string(text), `"advisoryIds":[]`) {
 		t.Errorf("%s, %v", text, err)
 	}

@@ -49,6 +49,8 @@ type CloudFile struct {
 	KeyProvider KeyProvider `json:"key_provider"`
 	// Images are the measurements of the OS images on offer.
 	Images map[string][]policy.Measurement `json:"images"`
+	// ImageDigests are the digests of the OS images on offer, which the KMS's webhook is asked about.
+	ImageDigests map[string]string `json:"image_digests"`
 	// StateDir is the daemon's state directory, PID its process.
 	StateDir string `json:"state_dir"`
 	PID      int    `json:"pid"`

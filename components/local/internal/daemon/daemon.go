@@ -271,12 +271,16 @@ func describe(dir *stateDir, sim *attestsim.Cloud, cfg Config) (CloudFile, error
 		return CloudFile{}, fmt.Errorf("write attestation root: %w", err)
 	}
 	inCVM := netip.AddrPortFrom(fabric.Address, gatewayPort)
+	images, digests := sim.Images(), map[string]string{}
+	for name := range images {
+		digests[name] = attestsim.ImageDigest(name)
+	}
 	return CloudFile{
 		APIURLInCVM: "http://" + fabric.Address.String() + "/api/v1", APIKey: key,
 		PCCSURLInCVM:  "http://" + fabric.Address.String(),
 		GatewayDomain: cfg.Domain, GatewayAddressInCVM: inCVM.String(), GatewayCAFile: gateway.CAFile(filepath.Join(dir.path, "gateway")),
 		RootPEMFile: root, RootPEM: string(sim.RootPEM()), KeyProvider: KeyProvider{Name: "kms", ID: sim.KeyProviderID()},
-		Platform: cmp.Or(cfg.Platform, Phala), Images: sim.Images(), StateDir: dir.path, PID: os.Getpid(),
+		Platform: cmp.Or(cfg.Platform, Phala), Images: images, ImageDigests: digests, StateDir: dir.path, PID: os.Getpid(),
 	}, nil
 }
 
