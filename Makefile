@@ -151,7 +151,7 @@ test-scale: tools build ## the overlay's scale scenarios at full size: 100 peers
 	@cd components/overlay/labtest && LABTEST_PEERS=100 LABTEST_RECONNECTS=1000 LABTEST_RESTARTS=1000 go test -count=1 -timeout 90m -v -run 'ManyPeers|ManyReconnects|OVL03' .
 
 # The demo's images: etcd is compiled for its image, which no PostgreSQL cluster runs.
-demo up drill-power drill-restore drill-backup drill-backup-old drill-tcb drill-coordinators drill-upgrade bench-rollout bench-survival bench-service: ONLY = cadre-agent,cadre-coordinator,cadre-rendezvous,light,load,patroni
+demo up drill-power drill-restore drill-backup drill-backup-old drill-tcb drill-coordinators drill-upgrade bench-rollout bench-platforms bench-survival bench-service: ONLY = cadre-agent,cadre-coordinator,cadre-rendezvous,light,load,patroni
 
 .PHONY: demo
 demo: tools-demo build images ## roll a live PostgreSQL cluster on this machine and measure it (root; NAT=symmetric, UDP=blocked)
@@ -210,6 +210,10 @@ drill-upgrade: tools-demo build images ## upgrade all coordinators under load, w
 .PHONY: bench-rollout
 bench-rollout: tools-demo build images ## measure the engine's own overhead in a rollout (root)
 	@$(BIN)/cadre-demo bench-rollout
+
+.PHONY: bench-platforms
+bench-platforms: tools-demo build images ## compare rollouts on own hosts (dstack-vmm) with those on Phala Cloud, both as local clouds (root; about 10 minutes)
+	@$(BIN)/cadre-demo bench-platforms $(if $(NAT),--nat $(NAT)) $(if $(UDP),--udp $(UDP))
 
 .PHONY: bench-survival
 bench-survival: tools-demo build images ## measure the losses that PostgreSQL outlives: agents, coordinators, power (root; SURVIVAL=--short; about 25 minutes)

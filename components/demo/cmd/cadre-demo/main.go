@@ -25,7 +25,7 @@ import (
 	"cadre.dev/figures"
 )
 
-const usage = `cadre-demo run | up | down | drill-power | drill-restore | drill-backup | drill-backup-old | drill-tcb | drill-coordinators | drill-upgrade | bench-rollout | bench-survival | bench-service  [--nat KIND] [--udp open|blocked] [--platform phala|vmm] [--programs]
+const usage = `cadre-demo run | up | down | drill-power | drill-restore | drill-backup | drill-backup-old | drill-tcb | drill-coordinators | drill-upgrade | bench-rollout | bench-platforms | bench-survival | bench-service  [--nat KIND] [--udp open|blocked] [--platform phala|vmm] [--programs]
 
   --nat KIND     what each CVM sits behind: port-restricted (default), full-cone,
                  address-restricted, symmetric; none: the gateway is the only path
@@ -56,6 +56,9 @@ const usage = `cadre-demo run | up | down | drill-power | drill-restore | drill-
   drill-upgrade  deploy, upgrade all coordinators under load and kill the command once, try a
                  version that does not start and go back; writes .out/drill-upgrade.json
   bench-rollout  measure the engine's overhead; writes .out/bench-rollout.json
+  bench-platforms
+                 roll the database under load on a local cloud of each platform and compare
+                 the two; writes .out/bench-platforms.json
   bench-survival deploy, take agents, coordinators and power away under load, and measure
                  what that costs the writes; writes .out/bench-survival.json. With
                  --short one round, and no long absence of the coordinators
@@ -117,6 +120,13 @@ func run(ctx context.Context, args []string) error {
 		}
 		return drillRestore(ctx, r, n, out)
 	}
+	if o.verb == "bench-platforms" {
+		return platforms(ctx, n, out, func(platform string) *rig.Rig {
+			r := rig.New(root, filepath.Join(out, "bench-platforms-"+platform), 3*time.Second, log)
+			r.Net, r.Programs, r.Platform = o.network, o.programs, platform
+			return r
+		})
+	}
 	r := rig.New(root, filepath.Join(out, stateName(o.verb)), 3*time.Second, log)
 	r.Net, r.Programs, r.Platform = o.network, o.programs, o.platform
 	switch o.verb {
@@ -143,7 +153,7 @@ func run(ctx context.Context, args []string) error {
 }
 
 // states are the folders below .out that clusters of this program are in.
-var states = []string{"demo", "drill-power", "drill-restore", "drill-backup", "drill-backup-old", "drill-tcb", "drill-coordinators", "drill-upgrade", "bench", "bench-survival", "bench-service", "bench-heal"}
+var states = []string{"demo", "drill-power", "drill-restore", "drill-backup", "drill-backup-old", "drill-tcb", "drill-coordinators", "drill-upgrade", "bench", "bench-platforms", "bench-platforms-phala", "bench-platforms-vmm", "bench-survival", "bench-service", "bench-heal"}
 
 // stateName is the folder of a verb's cluster: a drill leaves the cluster of make up alone.
 func stateName(verb string) string {
@@ -264,6 +274,17 @@ func bench(ctx context.Context, r *rig.Rig, n *rig.Narrator, out string) (err er
 	}
 	result.Print(os.Stdout)
 	return rig.Write(filepath.Join(out, "bench-rollout.json"), result)
+}
+
+func platforms(ctx context.Context, n *rig.Narrator, out string, on func(platform string) *rig.Rig) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*drillTime)
+	defer cancel()
+	result, err := rig.BenchPlatforms(ctx, n, on)
+	if err != nil {
+		return err
+	}
+	result.Print(os.Stdout)
+	return rig.Write(filepath.Join(out, "bench-platforms.json"), result)
 }
 
 // drillTime bounds a drill: a cluster that is not back by then does not come back.
