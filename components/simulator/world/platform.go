@@ -224,6 +224,7 @@ func (w *World) hostStartsLocked(slot string, after time.Duration) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if c := w.cvmLocked(slot); c != nil && c.StaysDown() {
+			w.noteLocked(trace.Event{Kind: trace.Faulted, By: "fault", Text: "reboot " + slot + " by its host"})
 			w.cloud.RebootLocked(c.CVM)
 		}
 	})
