@@ -69,7 +69,7 @@ func (w *world) addSeen(f *operation.Facts, m *member) {
 	f.Duplicates = len(m.seen.Duplicates)
 	if i := m.seen.Instance; i != nil {
 		f.Platform = &operation.PlatformView{
-			VMUUID: i.VMUUID, InstanceID: i.InstanceID, Running: i.Running(), InProgress: i.InProgress, Stuck: i.InProgress && !w.platformWorks(m), Stopped: stoppedWord(i) && !i.InProgress,
+			VMUUID: i.VMUUID, InstanceID: i.InstanceID, Running: i.Running(), InProgress: i.InProgress, Stuck: i.InProgress && !w.platformWorks(m), Stopped: w.staysDown(i),
 			ComposeHash: i.ComposeHash, Shape: i.Shape, BootError: i.BootError, UpdatedAt: i.UpdatedAt,
 			Unbound: m.unmanaged(),
 			Former:  m.former(i) || m.bound(i) && m.open != nil && m.open.Kind == operation.Replace && m.open.CVM.VMUUID == "" && !m.open.MadeWay(),
@@ -94,6 +94,12 @@ func (w *world) addSeen(f *operation.Facts, m *member) {
 		f.ReadySince = m.record.AvailableSince
 	}
 	f.ReadyReason = m.reason
+}
+
+// staysDown reports that the CVM stays down until a call starts it. Where a CVM is stopped first, a process that ended
+// without a stop is not enough: its host may start the CVM again, and takes no change before a stop.
+func (w *world) staysDown(i *Instance) bool {
+	return stoppedWord(i) && !i.InProgress && (i.Status == "stopped" || !w.t.StopFirst)
 }
 
 // unwanted returns why op should not act any more; empty while it should (R82, R105).

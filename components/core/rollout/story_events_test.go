@@ -406,6 +406,7 @@ func platformEvents() []event {
 			s.w.faults[arg[1]] = &f
 			return nil
 		}},
+		{"the CVMs? of SLOTS exits?, and its host gives up", each(func(_ *story, c *cvm) { c.halt(); c.status = "exited" })},
 		{"the CVMs? of SLOTS crash(?:es)?", each(func(_ *story, c *cvm) { c.halt() })},
 		{"platform lists SLOTS as stopped", each(func(_ *story, c *cvm) { c.status, c.inProgress = "stopped", false })},
 		{"platform lists SLOTS as running", each(func(s *story, c *cvm) { c.status = "running"; c.reboot(s.w) })},
