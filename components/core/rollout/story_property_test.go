@@ -18,7 +18,7 @@ func TestR70_PropertyStoriesOfEverythingAtOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		kind := rapid.SampledFrom([]string{"consul", "patroni", "none"}).Draw(t, "kind")
 		size := rapid.SampledFrom([]int{3, 3, 4, 5}).Draw(t, "size")
-		habit := rapid.SampledFrom([]string{"", "", ", stopping"}).Draw(t, "habit")
+		habit := rapid.SampledFrom([]string{"", "", ", stopping", ", stopping, nodes 2"}).Draw(t, "habit")
 		s, err := newStory(t, fmt.Sprintf("group db: %d replicas of %s, settle 1m%s", size, kind, habit))
 		if err != nil {
 			t.Fatal(err)
@@ -89,6 +89,7 @@ func (s *story) disturb(t *rapid.T) {
 	}
 	if s.w.stopFirst {
 		lines = append(lines, "the host starts "+slot+" right before its next call to compose", "the host starts "+slot+" right before its next call to compose, unseen",
+			"host host-1 dies", "host host-1 does not answer", "host host-1 answers again", "host host-0 dies", "host host-0 answers again",
 			"the host starts "+slot+" right before its next call to restart", "the stop call of "+slot+" is without answer", "the compose call of "+slot+" is refused")
 	}
 	s.one(t, rapid.SampledFrom(lines).Draw(t, "event"))
@@ -96,7 +97,7 @@ func (s *story) disturb(t *rapid.T) {
 
 // calm ends all disturbances.
 func (s *story) calm(t *rapid.T) {
-	lines := []string{"operator resumes the group", "revision B works", "the platform's list answers again", "the leader changes", "operator wants revision D"}
+	lines := []string{"host host-0 answers again", "host host-1 answers again", "operator resumes the group", "revision B works", "the platform's list answers again", "the leader changes", "operator wants revision D"}
 	for _, slot := range s.c.spec.Members() {
 		lines = append(lines, "operator undrains "+slot, "operator unprotects "+slot, "operator includes "+slot, "calls of "+slot+" succeed again", "hooks of "+slot+" are content")
 		if c := s.w.of(slot); c != nil {
