@@ -14,7 +14,7 @@ import (
 // platformRounds is the number of rollouts on each platform.
 const platformRounds = 3
 
-// platformRun is what the rollouts on one platform cost.
+// platformRun holds the costs of the rollouts on one platform.
 type platformRun struct {
 	times, gaps, rollouts []float64
 	missing, acknowledged int
@@ -26,7 +26,7 @@ type platformRun struct {
 func BenchPlatforms(ctx context.Context, n *Narrator, on func(platform string) *Rig) (figures.Result, error) {
 	runs := map[string]platformRun{}
 	names := group.Platforms()
-	rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] }) //nolint:gosec // an order needs no secrecy
+	rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	for _, name := range names {
 		n.Say("platform %s", name)
 		run, err := on(name).platformRun(ctx, n)
