@@ -61,9 +61,10 @@ func packages(t *testing.T) (ours []listed, exports map[string]string) {
 var inText = regexp.MustCompile(`(?:^|[ :])([A-Z]{2,}(?:_[A-Z]+)+):`)
 
 // notCodes are words in the form of codes that are no codes of the contract: answers of the calls for the
-// overlay and for figures, and the report of a panic, which refuses nothing.
+// overlay and for figures, the report of a panic, which refuses nothing, and the refusal of the key service.
 var notCodes = map[string]bool{
 	"OTHER_COORDINATOR": true, "AGENT_NOT_CONNECTED": true, "METRICS_ABSENT": true, "METRICS_BUSY": true, "METRICS_TOO_LARGE": true, "INTERNAL_ERROR": true,
+	"KMS_REFUSED": true,
 }
 
 // TestCodesAreOnTheList: every constant that any part uses as a code, or writes in
