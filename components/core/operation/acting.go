@@ -150,6 +150,8 @@ func (op Operation) reissue(f Facts, now time.Time) (Operation, []Effect) {
 		switch {
 		case op.leadsOnceMore(f, now):
 			return op.enter(Drained, now).because("the call had no effect, and the member leads again"), nil
+		case op.Call.Part == PartStop && op.Call.Outcome == OutcomeDone:
+			return op.because("the stop does not show yet; "+reason).overdueInSet(f, now)
 		case op.touched():
 			return op.because("the call had no effect; "+reason).overdueInSet(f, now)
 		case !now.Before(op.Times.DrainBy.Add(f.Limits.Unknown)):
@@ -175,7 +177,11 @@ func (op Operation) accepted(f Facts, now time.Time) Operation {
 	op.Call.Outcome = OutcomeDone
 	op.Times.HealthyBy = now.Add(f.Limits.Healthy)
 	if more := op.rest(f); len(more) > 0 {
-		return op.because(fmt.Sprintf("%s is accepted; waits until the platform shows it, then %s", op.Call.Part, more[0]))
+		then := ", then " + string(more[0])
+		if more[0] == op.Call.Part {
+			then = "" // the start of a CVM as it was
+		}
+		return op.because(fmt.Sprintf("%s is accepted; waits until the platform shows it%s", op.Call.Part, then))
 	}
 	return op.changed(f, now)
 }

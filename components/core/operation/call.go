@@ -50,6 +50,13 @@ func (c *Call) issue(part Part, f Facts, now time.Time) {
 // Has reports that the effect of part is certain.
 func (c Call) Has(part Part) bool { return slices.Contains(c.Applied, part) }
 
+// stops reports that the platform accepted to stop the CVM. A guest may take its time, and a host may fall silent, until
+// the stop shows.
+func (c Call) stops() bool { return c.Has(PartStop) || c.Part == PartStop && c.Outcome == OutcomeDone }
+
+// starts reports that the CVM is started again, by this call or an earlier one.
+func (c Call) starts() bool { return c.Part == PartRestart || c.Has(PartRestart) }
+
 // with returns c with part added to Applied.
 func (c Call) with(part Part) Call {
 	if part != "" && !c.Has(part) {

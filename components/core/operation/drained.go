@@ -99,7 +99,7 @@ func (op Operation) alreadySo(f Facts, now time.Time) (Operation, bool) {
 		return op, false
 	case f.Platform != nil && op.wants(PartCreate, f):
 		return op.adopt(f, now), true
-	case op.Kind == Delete && f.Platform == nil:
+	case op.Kind == Delete && f.PlatformKnown && f.Platform == nil:
 		return op.end(Done, "", "the CVM is gone", now), true
 	}
 	return op, false
@@ -143,7 +143,7 @@ func (op Operation) undo(cause Cause, reason string, f Facts, now time.Time) Ope
 func (op Operation) startAgain(f Facts, now time.Time) (Operation, []Effect) {
 	reason, ok := op.mayAct(f)
 	switch up := ok && !op.isStopped(f); {
-	case up, !now.Before(op.Times.HealthyBy):
+	case up, f.PlatformKnown && !now.Before(op.Times.HealthyBy):
 		return op.end(Failed, op.Failure.Cause, op.Failure.Signature, now), op.cancelDrain()
 	case !ok:
 		return op.because(reason), nil

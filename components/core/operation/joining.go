@@ -159,7 +159,7 @@ func (op *Operation) lost(f Facts, now time.Time) (Operation, bool) {
 // bootError fails at once when the platform reports that the new boot cannot work (R89).
 func (op Operation) bootError(f Facts, now time.Time) (Operation, bool) {
 	p := f.Platform
-	if p == nil || p.InProgress || p.BootError == "" || p.BootError == op.Call.BootErrorBefore {
+	if p == nil || p.InProgress || p.BootError == "" || p.BootError == op.Call.BootErrorBefore || keysUndecided(p.BootError) {
 		return op, false
 	}
 	reason := bootReason(p.BootError)
@@ -206,8 +206,8 @@ func (op *Operation) forgetOldBootError(f Facts) {
 	}
 }
 
-// overdue fails at the healthy deadline. A pause stops the clock: an overdue Operation then gets the whole time again
-// (R93).
+// overdue fails at the healthy deadline. A pause stops the clock, and so does a host that does not answer about a CVM
+// which the step stopped: an overdue Operation then gets the whole time again (R93).
 func (op Operation) overdue(f Facts, now time.Time) (Operation, []Effect) {
 	if op.Times.HealthyBy.IsZero() || now.Before(op.Times.HealthyBy) {
 		return op, nil
@@ -216,7 +216,8 @@ func (op Operation) overdue(f Facts, now time.Time) (Operation, []Effect) {
 	if op.Way.Service != "" {
 		within, since = f.Limits.Service, "the order"
 	}
-	if f.Paused {
+	if f.Paused || op.Call.stops() && !op.Call.starts() && !f.PlatformKnown {
+		// A CVM that the step stopped is started when its host answers: no later step would.
 		op.Times.HealthyBy = now.Add(within)
 		return op, nil
 	}

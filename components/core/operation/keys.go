@@ -38,6 +38,16 @@ func KeysRefused(bootError string) (reason string, refused bool) {
 	return "", false
 }
 
+// notDecided are the words of `cadre kms-auth` for a boot about which no coordinator answered.
+const notDecided = "the coordinators did not decide"
+
+// keysUndecided reports a boot that got no keys because no coordinator answered about it. A later boot may get them, so
+// it is no proof that the content cannot work.
+func keysUndecided(bootError string) bool {
+	reason, refused := KeysRefused(bootError)
+	return refused && strings.Contains(reason, notDecided)
+}
+
 // bootReason is the reason of an Operation whose boot failed.
 func bootReason(bootError string) string {
 	if reason, refused := KeysRefused(bootError); refused {

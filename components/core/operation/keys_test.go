@@ -37,3 +37,24 @@ func TestABootWithoutKeysHasACodeOfItsOwn(t *testing.T) {
 		}
 	}
 }
+
+// No coordinator answered about the boot, as while all of them boot themselves: the step waits for
+// another boot, until its deadline.
+func TestABootWithoutADecisionIsAwaited(t *testing.T) {
+	text := `Failed to get app keys from KMS: Failed to get app key: error={"error":"App not allowed: Boot denied: the coordinators did not decide: no coordinator answers"}`
+	op := Operation{ID: "x", Phase: Booting, Kind: Update}
+	if next, failed := op.bootError(Facts{Platform: &PlatformView{BootError: text}}, time.Unix(1000, 0)); failed {
+		t.Errorf("the step ended: %s", next.Reason)
+	}
+}
+
+// A node that does not answer about the CVM of a deletion proves nothing: the CVM may be there.
+func TestADeletionOnASilentNodeIsNotDone(t *testing.T) {
+	op := Operation{ID: "x", Slot: "web-1", Phase: Acting, Kind: Delete, CVM: CVM{VMUUID: "vm"}}
+	if next, done := op.alreadySo(Facts{}, time.Unix(1000, 0)); done {
+		t.Errorf("the deletion is %s: %s", next.Phase, next.Reason)
+	}
+	if next, done := op.alreadySo(Facts{PlatformKnown: true}, time.Unix(1000, 0)); !done {
+		t.Errorf("the deletion of an unlisted CVM is %s", next.Phase)
+	}
+}

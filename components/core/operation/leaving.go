@@ -12,7 +12,7 @@ func (op Operation) outOfSet(f Facts) (reason string, ok bool) {
 	if op.Kind != Delete && op.Kind != Replace || op.Decided() && op.Kind == Replace {
 		return "", true
 	}
-	gone := op.CVM.gone(f.Platform)
+	gone := f.PlatformKnown && op.CVM.gone(f.Platform)
 	if !gone && !f.LeavesAlive {
 		return "", true
 	}

@@ -124,7 +124,9 @@ func (op Operation) change(f Facts) Shape {
 }
 
 // touched: the Operation had an effect, so it can no longer be called off.
-func (op Operation) touched() bool { return len(op.Call.Applied) > 0 || op.Set.Leaves }
+func (op Operation) touched() bool {
+	return len(op.Call.Applied) > 0 || op.Set.Leaves || op.Call.stops()
+}
 
 // shown reports that the platform shows the effect of part p.
 func (op Operation) shown(p Part, f Facts) bool {
@@ -159,7 +161,7 @@ func (op Operation) formerIsBack(f Facts) bool {
 
 // stoppedInVain: the step stopped its CVM, and no change of the content is certain.
 func (op Operation) stoppedInVain() bool {
-	return op.Kind == Update && op.Call.Has(PartStop) && !op.Call.changes()
+	return op.Kind == Update && op.Call.stops() && !op.Call.changes()
 }
 
 // Undoes reports that the open step gave its change up, and only starts its CVM again.

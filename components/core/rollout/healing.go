@@ -73,9 +73,9 @@ func (w *world) remedyFor(m *member, a fault) (r remedy, ok bool) {
 }
 
 // serviceSpent reports that the service had all its restarts before a restart of the CVM, or that the agent cannot
-// restart it.
+// restart it. A start by the host was no attempt at the service.
 func (m *member) serviceSpent() bool {
-	if h := m.record.Heals; h != nil && (h.Services >= group.ServiceRestarts || h.Attempts > 0) {
+	if h := m.record.Heals; h != nil && (h.Services >= group.ServiceRestarts || h.Attempts > 0 && h.Boot == "") {
 		return true
 	}
 	return slices.ContainsFunc(m.healed, func(op *operation.Operation) bool {
@@ -254,7 +254,8 @@ func (w *world) keepHeals(m *member) {
 }
 
 // noteOwnBoot counts a Boot of m that no step asked for as an attempt to heal m. The hosts of some platforms start a
-// CVM that ended, without a limit: such a Boot is the restart that healing would have made (R118).
+// CVM that ended, without a limit: such a Boot is the restart that healing would have made (R118). The first Boot after
+// the last call of an ended step was asked for, since that step may end before the Boot comes.
 func (w *world) noteOwnBoot(m *member) {
 	boot, h := m.seen.Admission, group.Heals{}
 	if m.record.Heals != nil {
@@ -264,7 +265,7 @@ func (w *world) noteOwnBoot(m *member) {
 		return
 	}
 	asked := slices.ContainsFunc(w.rec.Operations, func(op operation.Operation) bool {
-		ended := op.Phase.Ended() && op.Times.Ended.Before(boot.AdmittedAt)
+		ended := op.Phase.Ended() && op.Times.Ended.Before(boot.AdmittedAt) && op.Before.BootID != m.record.AvailableBoot
 		return op.Slot == m.slot && op.Call.Number > 0 && !ended && !boot.AdmittedAt.Before(op.Times.Created)
 	})
 	if asked {
@@ -272,6 +273,9 @@ func (w *world) noteOwnBoot(m *member) {
 	}
 	h.Attempts, h.Boot, h.LastAt = h.Attempts+1, boot.BootID, w.now
 	h.LastKind, h.LastWhy = string(operation.Restart), "it started again without a step"
+	if down, silent := w.wentWith(m); down+silent > 1 {
+		h.Shared++ // the power of a host, for example
+	}
 	m.record.Heals = &h
 }
 
@@ -283,11 +287,16 @@ func (w *world) costly(m *member) string {
 	if n, _ := w.waitedFor(gone, w.tally.unavailable); n > 0 {
 		return fmt.Sprintf("%d other slots are unavailable", n)
 	}
-	at := WentAt(m.record)
-	if down, silent := w.obs.Fleet.downWith(at...), w.obs.Fleet.with(at...); down+silent > 1 {
+	if down, silent := w.wentWith(m); down+silent > 1 {
 		return fmt.Sprintf("%d members of the cluster are down, %d more are silent", down, silent)
 	}
 	return ""
+}
+
+// wentWith counts the members of the cluster, m among them, that went down or silent when m did.
+func (w *world) wentWith(m *member) (down, silent int) {
+	at := WentAt(m.record)
+	return w.obs.Fleet.downWith(at...), w.obs.Fleet.with(at...)
 }
 
 // byHand is the command that does the same as healing, wayOut the commands that help m. A request to restart a CVM
