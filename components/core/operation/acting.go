@@ -229,6 +229,8 @@ func (op Operation) nextPart(f Facts, now time.Time) (Operation, []Effect) {
 	case there:
 	case op.Call.Part == PartStop && (now.Sub(op.Call.IssuedAt) >= StopWithin || op.bootedSince(f)):
 		return op.reissue(f, now) // the guest does not shut down, or the host started it again
+	case op.Call.Part == PartRestart && op.isStopped(f) && op.Call.settled(f, now):
+		return op.reissue(f, now) // the CVM went down again
 	case op.Call.overdue(f.Limits, now):
 		return op.because(fmt.Sprintf("platform_result_unknown: the platform accepted %s and does not show it; look at the CVM, then record the effect: cadre operation mark-succeeded|mark-failed %s", op.Call.Part, op.ID)), nil
 	default:

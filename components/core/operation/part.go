@@ -143,7 +143,9 @@ func (op Operation) shown(p Part, f Facts) bool {
 		return seen.ComposeHash == f.WantedHash && (!f.StopFirst || seen.Shape.Shows(f.WantedShape))
 	case PartStop:
 		return seen.Stopped
-	case PartCreate, PartDelete, PartRestart, "":
+	case PartRestart:
+		return !f.StopFirst || !seen.Stopped
+	case PartCreate, PartDelete, "":
 	}
 	return true
 }

@@ -149,3 +149,25 @@ func TestAPlatformThatRestartsStopsNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestAStartThatAListingDoesNotShowYetIsNotRepeated: the listing is older than the start. Once the start
+// had its time, a CVM that is down is started again.
+func TestAStartThatAListingDoesNotShowYetIsNotRepeated(t *testing.T) {
+	op, now := stopped(t)
+	op, _ = step(t, op, stopping(now), now, Acting)
+	f := stopping(now)
+	f.Call = &CallResult{Number: 2, Outcome: OutcomeRefused, Message: "no such image"}
+	op, _ = step(t, op, f, now, Drained)
+	op, _ = step(t, op, stopping(now), now, Acting)
+	f.Call = &CallResult{Number: 3, Outcome: OutcomeDone}
+	op, _ = step(t, op, f, now, Acting)
+	if _, effects := step(t, op, stopping(now), now, Acting); len(effects) != 0 {
+		t.Errorf("%+v at once, want none", effects)
+	}
+	now = now.Add(time.Hour)
+	f = stopping(now)
+	f.ObservedAt = now
+	if next, effects := Advance(op, f, now); len(effects) != 1 && !next.Phase.Ended() {
+		t.Errorf("%s %+v later, want another start, or the end", next.Phase, effects)
+	}
+}
