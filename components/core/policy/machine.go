@@ -23,6 +23,7 @@ type MachineRecord struct {
 	InstanceID string `json:"instance_id"`
 	// Machine is the keyed hash of the machine's name, 64 lower-case hex digits. The key follows from
 	// the cluster ID, so that the record identifies no hardware and compares with no other cluster's.
+	// Empty: the evidence of a running Boot names no machine, and its group's placement asks for one.
 	Machine string `json:"machine"`
 	// Since is when the Instance first showed it.
 	Since time.Time `json:"since"`
@@ -34,6 +35,11 @@ type MachineRecord struct {
 // Of reports whether r is about that Instance.
 func (r MachineRecord) Of(instanceID string) bool {
 	return instanceID != "" && r.InstanceID == instanceID && r.Machine != ""
+}
+
+// Judged reports whether evidence of that Instance was judged under r's group, with a machine or without.
+func (r MachineRecord) Judged(instanceID string) bool {
+	return instanceID != "" && r.InstanceID == instanceID
 }
 
 // Next is the record after the Instance showed machine at a moment. changed reports that the same
@@ -84,18 +90,17 @@ type Neighbour struct {
 
 // JudgeMachine decides whether a Boot may hold a Slot on a machine, by the keyed hash; empty: its
 // evidence names none. kept: the Slot's Instance has shown this machine before, or this Boot holds the
-// Slot already. Such a Boot passes, so that no change of the rule or of another member throws it out.
+// Slot already, without a record of another machine. Such a Boot passes, so that no change of the rule
+// or of another member throws it out.
 //
 // A neighbour counts by its last evidence, whether or not it is alive: its CVM starts there again.
 // A live neighbour of an unknown machine could run on this one, so that it must attest first.
 func JudgeMachine(r MachineRule, machine string, kept bool, others []Neighbour) Decision {
 	switch {
-	case !r.Applies():
+	case !r.Applies(), kept:
 		return Decision{Allowed: true}
 	case machine == "":
 		return deny(CodeMachineUnknown, "the evidence names no machine, and the group's placement needs it: run the instance on a machine whose PCK certificate has a platform instance or a PPID")
-	case kept:
-		return Decision{Allowed: true}
 	case len(r.Only) > 0 && !slices.ContainsFunc(r.Only, func(start string) bool { return len(start) >= MachinePrefix && strings.HasPrefix(machine, start) }):
 		return deny(CodeMachineNotListed, "machine %s is not in placement.machines: add it there, or replace the instance on a listed machine", machine)
 	case r.MaxPer <= 0:
@@ -115,7 +120,7 @@ func JudgeMachine(r MachineRule, machine string, kept bool, others []Neighbour) 
 	}
 	// Every unknown one could be there.
 	if len(there)+len(unknown) >= r.MaxPer {
-		return deny(CodeMachineUnknown, "the machine of %s is not recorded yet: its agent attests again at its next renewal, within minutes", few(unknown))
+		return deny(CodeMachineUnknown, "the machine of %s is not recorded yet: its agent attests again within minutes; if its evidence names no machine, replace it", few(unknown))
 	}
 	return Decision{Allowed: true}
 }

@@ -28,7 +28,8 @@ func TestJudgeMachine(t *testing.T) {
 		"next to a live one of an unknown host":    {apart, one, false, []Neighbour{{"pg-1", "", true}}, CodeMachineUnknown},
 		"next to a stopped one of an unknown host": {apart, one, false, []Neighbour{{"pg-1", "", false}}, ""},
 		"no machine":                               {apart, "", false, nil, CodeMachineUnknown},
-		"no machine, there before":                 {apart, "", true, nil, CodeMachineUnknown},
+		"no machine, there before":                 {apart, "", true, nil, ""},
+		"no machine, with a list, there before":    {MachineRule{Only: []string{one}}, "", true, nil, ""},
 		"no machine, with a list":                  {MachineRule{Only: []string{one}}, "", false, nil, CodeMachineUnknown},
 		"listed":                                   {MachineRule{Only: []string{two, one}}, one, false, nil, ""},
 		"listed by 16 digits":                      {MachineRule{Only: []string{one[:16]}}, one, false, nil, ""},
@@ -57,6 +58,11 @@ func TestMachineRecordOfAnInstance(t *testing.T) {
 	first, changed := next(MachineRecord{}, "i", "one")
 	if changed || first.Before != "" || !first.Since.Equal(at) || !first.Of("i") || first.Of("j") || first.Of("") {
 		t.Errorf("first: %+v, %t", first, changed)
+	}
+	if none := (MachineRecord{InstanceID: "i"}); none.Of("i") || !none.Judged("i") || none.Judged("j") || none.Judged("") {
+		t.Errorf("a record without a machine: %+v", none)
+	} else if named, changed := next(none, "i", "one"); changed || !named.Of("i") {
+		t.Errorf("the first machine: %+v, %t", named, changed)
 	}
 	if same, changed := next(first, "i", "one"); changed || same != first {
 		t.Errorf("the same machine: %+v, %t", same, changed)

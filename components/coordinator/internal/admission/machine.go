@@ -124,10 +124,11 @@ func (a *attempt) mayRunThere(now admissionStatus) *refusal {
 }
 
 // machineOps returns the operations that record the machine of this Boot, and the decision to record
-// if the Instance showed another one before. Evidence without a machine changes no record.
+// if the Instance showed another one before. Evidence without a machine replaces no machine; where the
+// placement asks for one, the record notes that this running Boot names none, so that it renews.
 func (a *attempt) machineOps(now admissionStatus) (ops []store.Op, changed []policy.DecisionEntry, err error) {
 	m, machine := now.machines, a.machine()
-	if machine == "" {
+	if machine == "" && (machineRule(a.spec).MaxPer == 0 || m.own.Judged(a.stated.InstanceID)) {
 		return nil, nil, nil
 	}
 	next, moved := m.own.Next(a.policy.Group, a.slot, a.stated.InstanceID, machine, a.admission.AttestedAt, a.self)
@@ -139,7 +140,7 @@ func (a *attempt) machineOps(now admissionStatus) (ops []store.Op, changed []pol
 		return nil, nil, err
 	}
 	ops = append(ops, put)
-	if machineRule(a.spec).MaxPer > 0 {
+	if machine != "" && machineRule(a.spec).MaxPer > 0 {
 		turn, err := store.Put(store.MachineTurnKey(a.policy.Group), policy.MachineTurn{
 			Group: a.policy.Group, Slot: a.slot, BootID: a.bootID, At: a.admission.AttestedAt, By: a.self,
 		}, m.turn)

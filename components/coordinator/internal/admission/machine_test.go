@@ -222,9 +222,49 @@ func TestIDN14_EvidenceWithoutAMachineFailsClosed(t *testing.T) {
 		if err := s.newcomer(0, 1).admit(t.Context()); code(err) != policy.CodeMachineUnknown {
 			t.Errorf("under %+v: %v", p, err)
 		}
-		if err := b.again(s.services[0]).admit(t.Context()); code(err) != policy.CodeMachineUnknown {
+		if err := b.again(s.services[0]).admit(t.Context()); err != nil {
 			t.Errorf("the running boot under %+v: %v", p, err)
 		}
+	}
+	s.silence()
+	s.endLease(0)
+	if err := s.newcomer(0, 0).admit(t.Context()); code(err) != policy.CodeMachineUnknown {
+		t.Errorf("a restart of the member without a machine: %v", err)
+	}
+}
+
+// A running member whose evidence names no machine attests once under the new rule, and renews after that.
+func TestAMemberWithoutAMachineRenews(t *testing.T) {
+	s := newSmall(t, 1, 2, "demo")
+	b := s.newcomer(0, 0)
+	if err := b.admit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.place(apart)
+	s.await(func(v *view.View) bool {
+		return v.Admissions["pg-0"].Value.BootID == b.bootID && v.Boots["pg-0"].Leased()
+	})
+	caller := overlay.Addr{ID: overlay.ID{Cluster: "demo", Group: "pg", Slot: "pg-0"}, BootID: b.bootID, PublicKey: string(b.bootKey)}
+	ask := func() *refusal {
+		_, refused := s.services[0].mayIssue(t.Context(), caller, s.services[0].viewed)
+		return refused
+	}
+	if refused := ask(); refused == nil || refused.code != policy.CodeReattestRequired {
+		t.Errorf("the first renewal: %v", refused)
+	}
+	if err := b.again(s.services[0]).admit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if m := s.machineOf("pg-0"); m.Machine != "" || m.InstanceID == "" {
+		t.Errorf("recorded %+v", m)
+	}
+	s.await(func(v *view.View) bool { return v.Machines["pg-0"].Value.Judged(v.Admissions["pg-0"].Value.InstanceID) })
+	if refused := ask(); refused != nil {
+		t.Errorf("the next renewal: %v", refused)
+	}
+	s.on(1, "two")
+	if err := s.newcomer(0, 1).admit(t.Context()); code(err) != policy.CodeMachineUnknown {
+		t.Errorf("a new member next to it: %v", err)
 	}
 }
 

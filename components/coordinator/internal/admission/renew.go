@@ -235,8 +235,8 @@ func (s *Service) mayIssue(ctx context.Context, caller overlay.Addr, records fun
 	if !ok || h.vip == "" {
 		return nil, refuse(codeUnreadable, "the group's spec or the slot's record is not readable yet").later()
 	}
-	if h.view != nil && machineRule(spec).MaxPer > 0 && !h.view.Machines[slot].Value.Of(h.admission.InstanceID) {
-		return nil, refuse(policy.CodeReattestRequired, "the machine of the boot is not recorded, and the group's placement needs it")
+	if h.view != nil && machineRule(spec).MaxPer > 0 && !h.view.Machines[slot].Value.Judged(h.admission.InstanceID) {
+		return nil, refuse(policy.CodeReattestRequired, "whether the boot's evidence names a machine is not recorded, and the group's placement needs it")
 	}
 	key, err := x509.ParsePKIXPublicKey([]byte(caller.PublicKey))
 	if err != nil {
