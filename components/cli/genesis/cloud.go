@@ -74,8 +74,8 @@ func freest(nodes []string, cvms []platform.Instance) string {
 func (o Options) allowKeys(appID, hash string, only bool) error {
 	file := o.Cluster.Platform.KMSAuthFile
 	if file == "" {
-		if o.Cluster.Platform.Driver == group.PlatformVMM && !only {
-			o.Say(fmt.Sprintf("the key service must allow app %s with compose hash %s: `cadre kms-auth init --coordinators` writes it, or name the static file as kms_auth_file in the cluster file", appID, hash))
+		if o.Cluster.Platform.Driver == group.PlatformVMM && !only && o.KMSAllows != hash {
+			o.Say(fmt.Sprintf("the key service must allow app %s with compose hash %s: `cadre kms-auth init --app %s --compose-hash %s` on the host of the webhook does it", appID, hash, appID, hash))
 		}
 		return nil
 	}
@@ -85,7 +85,7 @@ func (o Options) allowKeys(appID, hash string, only bool) error {
 	}
 	changed, err := change(file, appID, hash)
 	if changed {
-		o.Say(fmt.Sprintf("%s %s %.12s", file, what, hash))
+		o.Say(fmt.Sprintf("%s %s %.12s; this has to be the file that the webhook of the key service reads", file, what, hash))
 	}
 	return err
 }

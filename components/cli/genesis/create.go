@@ -46,6 +46,12 @@ type Options struct {
 	// Step bounds the time of a coordinator from its change until it is well, in an upgrade or a
 	// replacement; default DefaultStep.
 	Step time.Duration
+	// Env: an upgrade gives each coordinator the env values of the file again, also where its content does
+	// not change. An interrupted one begins with the first coordinator again.
+	Env bool
+	// KMSAllows is the compose hash that, by the word of a person, the key service of own hosts allows the
+	// coordinators. An upgrade without Cluster.Platform.KMSAuthFile needs it.
+	KMSAllows string
 	// Reach talks to single coordinators; nil: through the gateway.
 	Reach Reach
 }

@@ -28,7 +28,7 @@ const clusterFile = `cluster "demo" {
     compose       = "services:\n  coordinator:\n    image: c@sha256:${sha256("c")}\n# ${cadre.coordinator_app_id} ${cadre.trust_json}"
     instance_type = "tdx.small"
     os_image      = "dstack-0.5.9"
-    env           = { CADRE_PLATFORM_API_KEY = cadre.platform_api_key }
+    env           = { CADRE_PLATFORM_API = cadre.platform_api, CADRE_PLATFORM_API_KEY = cadre.platform_api_key }
   }
   trust {
     key_provider {

@@ -25,6 +25,8 @@ type observer struct {
 	co groupfile.Coordinator
 	// hash is the wanted compose hash.
 	hash string
+	// given are the Slots that got the env values of the file in this run.
+	given map[string]bool
 	// changes are the accepted changes whose Boots have not been seen, by Slot.
 	changes map[string]change
 }
@@ -47,6 +49,9 @@ type seen struct {
 func (v *observer) wanted() upgrade.Content {
 	return upgrade.Content{ComposeHash: v.hash, OSImage: v.co.OSImage, InstanceType: v.co.InstanceType, DiskGB: v.co.DiskGB}
 }
+
+// oldEnv reports that a coordinator is to get its env values again, and did not get them yet.
+func (v *observer) oldEnv(slot string) bool { return v.o.Env && !v.given[slot] }
 
 // cvms lists the coordinators' CVMs by Slot.
 func (v *observer) cvms(ctx context.Context) (map[string]platform.Instance, error) {
@@ -108,7 +113,7 @@ func (v *observer) one(ctx context.Context, n int, cvms map[string]platform.Inst
 		return out, client.CoordinatorFacts{}
 	}
 	out.Exists, out.Status, out.Running, out.StaysDown, out.BootError = true, i.Status, i.Running(), i.StaysDown(), i.BootError
-	out.Is = upgrade.Content{ComposeHash: i.ComposeHash, OSImage: i.OSImage, InstanceType: i.InstanceType, DiskGB: i.DiskGB}
+	out.Is = upgrade.Content{ComposeHash: i.ComposeHash, OSImage: i.OSImage, InstanceType: i.InstanceType, DiskGB: i.DiskGB, OldEnv: v.oldEnv(out.Slot)}
 	if !out.Running || i.InstanceID == "" {
 		out.Problem = "its CVM does not run"
 		return out, client.CoordinatorFacts{}

@@ -218,6 +218,46 @@ func TestCoordinatorsOnHostsThatChangeAStoppedCVM(t *testing.T) {
 	if h.of("force") != 3 || h.of("update") != 3 {
 		t.Errorf("calls %q", h.calls)
 	}
+	// The coordinators get another list of hosts, with the same content.
+	h.mu.Lock()
+	h.hangs, h.calls = false, nil
+	h.mu.Unlock()
+	b.opts.Step = 20 * time.Second
+	fewer := b.with(t, one, "image: e@")
+	fewer.Platform.APIURL, fewer.Platform.InCVM, fewer.Platform.Nodes = "vmm:a=http://h:1", "vmm:a=http://10.0.2.2:1", []string{"a"}
+	if err := b.upgrade(t.Context(), t, fewer); err != nil || len(h.calls) > 0 {
+		t.Errorf("without Env: %v, calls %q", err, h.calls)
+	}
+	b.opts.Env = true
+	if err := b.upgrade(t.Context(), t, fewer); err != nil || h.of("update") != 3 || h.of("start") != 3 {
+		t.Fatalf("%v, calls %q\n%s", err, h.calls, strings.Join(b.said, "\n"))
+	}
+	for vm, req := range h.given {
+		if req.Env["CADRE_PLATFORM_API"] != fewer.Platform.InCVM {
+			t.Errorf("%s: %v", vm, req.Env)
+		}
+	}
+	b.opts.Env = false
+	// Without the static file on this machine, a person says that the key service allows the hash.
+	h.mu.Lock()
+	h.calls = nil
+	h.mu.Unlock()
+	byHand := b.with(t, one, "image: g@")
+	byHand.Platform.KMSAuthFile = ""
+	err = b.upgrade(t.Context(), t, byHand)
+	if err == nil || !strings.Contains(err.Error(), "--kms-allows") || len(h.calls) > 0 {
+		t.Fatalf("without a word about the key service: %v, calls %q", err, h.calls)
+	}
+	_, hash, _ := strings.Cut(err.Error(), "--kms-allows ")
+	b.opts.KMSAllows = strings.Repeat("ab", 32)
+	if err := b.upgrade(t.Context(), t, byHand); err == nil || !strings.Contains(err.Error(), "allow that one") || len(h.calls) > 0 {
+		t.Errorf("with another hash: %v, calls %q", err, h.calls)
+	}
+	b.opts.KMSAllows = hash[:64]
+	if err := b.upgrade(t.Context(), t, byHand); err != nil || b.hashes(t)[0] != hash[:64] {
+		t.Errorf("with the hash: %v, hashes %q", err, b.hashes(t))
+	}
+	b.opts.KMSAllows = ""
 	if err := os.Remove(static); err != nil {
 		t.Fatal(err)
 	}

@@ -37,6 +37,9 @@ type UpgradePlan struct {
 	Facts        upgrade.Facts `json:"facts"`
 	// Steps end with done, or with why no step is allowed.
 	Steps []upgrade.Step `json:"steps"`
+	// KMSAllow is the compose hash that a person has to allow at the key service of own hosts, because no
+	// kms_auth_file does it; "": none.
+	KMSAllow string `json:"kms_allow,omitempty"`
 	// Pinned are groups whose members would not accept the changed coordinators, with the reasons.
 	Pinned []string `json:"pinned,omitempty"`
 }
@@ -82,6 +85,9 @@ func PrepareUpgrade(ctx context.Context, o Options) (*Upgrade, error) {
 		}
 	}
 	u.Plan.Facts, u.Plan.Steps = s.facts, upgrade.Plan(s.facts)
+	if u.keysByHand() {
+		u.Plan.KMSAllow = u.hash
+	}
 	groups, err := o.reach().Groups(ctx, u.c)
 	switch {
 	case err == nil:
@@ -107,7 +113,7 @@ func newObserver(ctx context.Context, o Options) (*observer, error) {
 	if o.Poll <= 0 {
 		o.Poll = 2 * time.Second
 	}
-	v := &observer{o: o, c: c, changes: map[string]change{}}
+	v := &observer{o: o, c: c, changes: map[string]change{}, given: map[string]bool{}}
 	if v.co, err = facts(o, c); err != nil {
 		return nil, err
 	}
@@ -137,6 +143,9 @@ func (p UpgradePlan) whole() bool {
 func (u *Upgrade) Run(ctx context.Context) error {
 	if len(u.Plan.Pinned) > 0 {
 		return fmt.Errorf("members of these groups would not accept the changed coordinators, so that nothing is changed:\n  %s", strings.Join(u.Plan.Pinned, "\n  "))
+	}
+	if err := u.keysAllowed(); err != nil {
+		return err
 	}
 	if len(u.c.CoordinatorComposeHashes) > 0 {
 		u.c = addHash(u.c, u.hash)
@@ -193,6 +202,28 @@ func (u *Upgrade) Run(ctx context.Context) error {
 			return fmt.Errorf("interrupted: %w; run the same command again to continue: %s", context.Cause(ctx), strings.Join(step.Reasons, "; "))
 		}
 	}
+}
+
+// keysByHand reports whether a coordinator is to boot with another compose hash on own hosts, and only a
+// person can allow it at the key service.
+func (u *Upgrade) keysByHand() bool {
+	p := u.o.Cluster.Platform
+	return p.Driver == group.PlatformVMM && p.KMSAuthFile == "" &&
+		slices.ContainsFunc(u.Plan.Facts.Coordinators, func(c upgrade.Coordinator) bool { return c.Is.ComposeHash != u.hash })
+}
+
+// keysAllowed refuses an upgrade whose first coordinator would be stopped and then get no keys.
+func (u *Upgrade) keysAllowed() error {
+	switch said := u.o.KMSAllows; {
+	case said != "" && said != u.hash:
+		return fmt.Errorf("--kms-allows %s: the file gives compose hash %s: allow that one", said, u.hash)
+	case said == "" && u.Plan.KMSAllow != "":
+		return fmt.Errorf(`the key service must allow app %s with compose hash %s first, so that nothing is changed.
+On the host of the webhook: `+"`cadre kms-auth init --static FILE --app %s --compose-hash %s`"+`
+Then: `+"`cadre cluster upgrade FILE --kms-allows %s`"+`
+Where this machine has the file that the webhook reads, name it as kms_auth_file instead`, u.c.CoordinatorAppID, u.hash, u.c.CoordinatorAppID, u.hash, u.hash)
+	}
+	return nil
 }
 
 // act takes a step. busy is why it has to be repeated.
@@ -285,7 +316,7 @@ func (u *Upgrade) force(ctx context.Context, s seen) error {
 // one call takes both.
 func (u *Upgrade) change(ctx context.Context, slot string, cvm platform.Instance, want upgrade.Content) error {
 	whole := u.o.Cloud.Habits().StopFirst
-	if cvm.ComposeHash != want.ComposeHash || whole {
+	if cvm.ComposeHash != want.ComposeHash || u.oldEnv(slot) || whole {
 		// The platform remembers an offered document for a while only.
 		_, p, err := offer(ctx, u.o, u.c, u.co, cvm.VMUUID)
 		if err != nil {
@@ -298,8 +329,14 @@ func (u *Upgrade) change(ctx context.Context, slot string, cvm platform.Instance
 		if whole {
 			req.Shape = shapeOf(cvm, want)
 		}
-		_, err = u.o.Cloud.Update(ctx, req)
-		return err
+		// A platform that sees no change keeps the old env values.
+		switch got, err := u.o.Cloud.Update(ctx, req); {
+		case err != nil:
+			return err
+		case !got.NoChange || !u.oldEnv(slot):
+			u.given[slot] = true
+		}
+		return nil
 	}
 	shape := shapeOf(cvm, want)
 	if shape.InstanceType == "" && shape.DiskGB == 0 {

@@ -79,7 +79,7 @@ func (f *fakeCoordinators) Facts(ctx context.Context, _ client.Context, instance
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	down := []string{}
-	out := client.CoordinatorFacts{Slot: slot, ComposeHash: i.ComposeHash, BootID: fmt.Sprint(i.ComposeHash, i.OSImage, i.InstanceType, i.DiskGB, i.VMUUID), Leader: f.leader, Term: 7, Sessions: 4}
+	out := client.CoordinatorFacts{Slot: slot, ComposeHash: i.ComposeHash, BootID: fmt.Sprint(i.ComposeHash, i.OSImage, i.InstanceType, i.DiskGB, i.VMUUID, f.bench.fake.Env(i.Name)), Leader: f.leader, Term: 7, Sessions: 4}
 	for _, other := range list {
 		name := strings.TrimPrefix(other.Name, "demo-")
 		well := f.well(other, name)
@@ -234,6 +234,33 @@ func TestUpgradeMovesFollowersAndThenTheLeader(t *testing.T) {
 		if !group.SameOSImage(i.OSImage, "dstack-0.5.11") || i.InstanceType != "tdx.medium" || i.DiskGB != 40 {
 			t.Errorf("%s: %+v, %v", i.Name, i, err)
 		}
+	}
+}
+
+// TestUpgradeGivesEnvValuesAgain: no comparison shows them, so that they are given when a person asks.
+func TestUpgradeGivesEnvValuesAgain(t *testing.T) {
+	t.Parallel()
+	b, f := upgradable(t)
+	hashes := b.hashes(t)
+	b.opts.APIKey = "another-key"
+	if err := b.upgrade(t.Context(), t, b.opts.Cluster); err != nil {
+		t.Fatal(err)
+	}
+	if env := b.fake.Env(three[0]); env["CADRE_PLATFORM_API_KEY"] != "key-of-cloud" {
+		t.Errorf("without Env: %v", env)
+	}
+	b.opts.Env = true
+	b.fake.Inject(platformtest.Fault{Method: "PATCH", Path: "/compose_file$", Mode: platformtest.ResetBefore})
+	if err := b.upgrade(t.Context(), t, b.opts.Cluster); err != nil {
+		t.Fatalf("%v\n%s", err, strings.Join(b.said, "\n"))
+	}
+	for n, name := range three {
+		if env := b.fake.Env(name); env["CADRE_PLATFORM_API_KEY"] != "another-key" || env["CADRE_SLOT"] != Slot(n) {
+			t.Errorf("env of %s = %v", name, env)
+		}
+	}
+	if !slices.Equal(b.hashes(t), hashes) || !slices.Equal(f.stepped, []string{"coordinator-0"}) {
+		t.Errorf("hashes %q, before %q; stepped down %q", b.hashes(t), hashes, f.stepped)
 	}
 }
 

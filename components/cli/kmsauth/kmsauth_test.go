@@ -13,8 +13,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"cadre.dev/client"
+	"cadre.dev/raced/synctest"
 )
 
 func hex(c string, n int) string { return strings.Repeat(c, n) }
@@ -109,7 +111,7 @@ func TestAKeyServiceIsAnsweredByTheFileAndTheCoordinators(t *testing.T) {
 		case theirs:
 			return client.BootDecision{Code: "REVISION_NOT_ALLOWED", Message: "revision x is revoked:\nleaked"}, nil
 		}
-		return client.BootDecision{}, errors.New("no coordinator answers")
+		return client.BootDecision{}, &client.Error{Kind: client.Denied, Message: "no right"}
 	}
 	url, _ := webhook(t, static, asked)
 	set := func(name string, value any) func(map[string]any) {
@@ -129,27 +131,27 @@ func TestAKeyServiceIsAnsweredByTheFileAndTheCoordinators(t *testing.T) {
 			f["eventLog"], f["mrtd"] = hex("x", 300_000), hex("8", 96)
 			delete(f, "teeVariant")
 		}), 200, ""},
-		"a revoked member":                {"app", request(set("composeHash", theirs)), 200, "REVISION_NOT_ALLOWED: revision x is revoked: leaked"},
-		"coordinators that do not answer": {"app", request(set("composeHash", measured)), 200, "did not decide: no coordinator answers"},
-		"a coordinator":                   {"app", request(app(coordinators, ours, device)), 200, ""},
-		"a coordinator, with 0x":          {"app", request(app("0x"+strings.ToUpper(coordinators), "0x"+ours, device)), 200, ""},
-		"a coordinator of another file":   {"app", request(app(coordinators, theirs, device)), 200, "composeHashes"},
-		"the gateway":                     {"app", request(app(gateway, ours, device)), 200, ""},
-		"the gateway on another machine":  {"app", request(app(gateway, ours, theirs)), 200, "devices"},
-		"another image":                   {"app", request(set("osImageHash", ours)), 200, "osImages"},
-		"an old machine":                  {"app", request(set("tcbStatus", "OutOfDate")), 200, "allowedTcbStatuses"},
-		"no TCB status":                   {"app", request(func(f map[string]any) { delete(f, "tcbStatus") }), 200, "allowedTcbStatuses"},
-		"an advisory":                     {"app", request(set("advisoryIds", []string{"INTEL-SA-1"})), 200, "allowedAdvisoryIds"},
-		"a key service":                   {"kms", request(func(map[string]any) {}), 200, ""},
-		"another key service":             {"kms", request(set("mrAggregated", ours)), 200, "kms.mrAggregated"},
-		"a key service of another image":  {"kms", request(set("osImageHash", ours)), 200, "osImages"},
-		"no JSON":                         {"app", []byte("{"), 400, "invalid authorization request"},
-		"two apps":                        {"app", []byte(`{"appId":"` + members + `","appId":"` + gateway + `"}`), 400, "invalid authorization request"},
-		"an app in other letters":         {"app", []byte(`{"AppId":"` + members + `"}`), 400, "invalid authorization request"},
-		"an id that is none":              {"app", request(set("appId", "../x")), 400, "appId"},
-		"a long id":                       {"app", request(set("instanceId", hex("6", 42))), 400, "instanceId"},
-		"too much":                        {"app", request(set("eventLog", hex("x", maxBody))), 400, "too large"},
-		"nothing":                         {"app", []byte("{}"), 200, "TCB status"},
+		"a revoked member":                   {"app", request(set("composeHash", theirs)), 200, "REVISION_NOT_ALLOWED: revision x is revoked: leaked"},
+		"coordinators that refuse to answer": {"app", request(set("composeHash", measured)), 200, "did not decide: : no right"},
+		"a coordinator":                      {"app", request(app(coordinators, ours, device)), 200, ""},
+		"a coordinator, with 0x":             {"app", request(app("0x"+strings.ToUpper(coordinators), "0x"+ours, device)), 200, ""},
+		"a coordinator of another file":      {"app", request(app(coordinators, theirs, device)), 200, "composeHashes"},
+		"the gateway":                        {"app", request(app(gateway, ours, device)), 200, ""},
+		"the gateway on another machine":     {"app", request(app(gateway, ours, theirs)), 200, "devices"},
+		"another image":                      {"app", request(set("osImageHash", ours)), 200, "osImages"},
+		"an old machine":                     {"app", request(set("tcbStatus", "OutOfDate")), 200, "allowedTcbStatuses"},
+		"no TCB status":                      {"app", request(func(f map[string]any) { delete(f, "tcbStatus") }), 200, "allowedTcbStatuses"},
+		"an advisory":                        {"app", request(set("advisoryIds", []string{"INTEL-SA-1"})), 200, "allowedAdvisoryIds"},
+		"a key service":                      {"kms", request(func(map[string]any) {}), 200, ""},
+		"another key service":                {"kms", request(set("mrAggregated", ours)), 200, "kms.mrAggregated"},
+		"a key service of another image":     {"kms", request(set("osImageHash", ours)), 200, "osImages"},
+		"no JSON":                            {"app", []byte("{"), 400, "invalid authorization request"},
+		"two apps":                           {"app", []byte(`{"appId":"` + members + `","appId":"` + gateway + `"}`), 400, "invalid authorization request"},
+		"an app in other letters":            {"app", []byte(`{"AppId":"` + members + `"}`), 400, "invalid authorization request"},
+		"an id that is none":                 {"app", request(set("appId", "../x")), 400, "appId"},
+		"a long id":                          {"app", request(set("instanceId", hex("6", 42))), 400, "instanceId"},
+		"too much":                           {"app", request(set("eventLog", hex("x", maxBody))), 400, "too large"},
+		"nothing":                            {"app", []byte("{}"), 200, "TCB status"},
 	} {
 		status, a := post(t, url+"/bootAuth/"+c.path, c.body)
 		if status != c.status || a.IsAllowed != (c.says == "") || !strings.Contains(a.Reason, c.says) || strings.ContainsRune(a.Reason, '\n') {
@@ -158,6 +160,41 @@ func TestAKeyServiceIsAnsweredByTheFileAndTheCoordinators(t *testing.T) {
 		if status == http.StatusOK && !strings.HasSuffix(a.GatewayAppID, gateway) {
 			t.Errorf("%s: gateway %q", name, a.GatewayAppID)
 		}
+	}
+}
+
+// TestAFailedQuestionIsRepeated: a coordinator that is away for seconds costs no boot, and coordinators
+// that are away for longer deny within askTime.
+func TestAFailedQuestionIsRepeated(t *testing.T) {
+	for name, c := range map[string]struct {
+		fail, want int // questions; fail 0: all
+		err        error
+		hangs      bool
+		takes      time.Duration
+	}{
+		"one failure":      {fail: 1, want: 2, err: errors.New("reset"), takes: askPause},
+		"no right":         {want: 1, err: &client.Error{Kind: client.Denied, Message: "no right"}},
+		"one hangs":        {fail: 1, want: 2, hangs: true, takes: oneAsk + askPause},
+		"all are away":     {want: 15, err: &client.Error{Kind: client.Unavailable, Message: "none"}, takes: askTime - askPause},
+		"all hang forever": {want: 3, hangs: true, takes: askTime},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			asked, began := 0, time.Now()
+			s := &Server{Log: slog.New(slog.DiscardHandler), Ask: func(ctx context.Context, _ client.Boot) (client.BootDecision, error) {
+				switch asked++; {
+				case c.fail > 0 && asked > c.fail:
+					return client.BootDecision{Allowed: true}, nil
+				case c.hangs:
+					<-ctx.Done()
+					return client.BootDecision{}, ctx.Err()
+				}
+				return client.BootDecision{}, c.err
+			}}
+			d, err := s.ask(t.Context(), client.Boot{})
+			if d.Allowed != (err == nil) || d.Allowed != (c.fail > 0) || asked != c.want || time.Since(began) != c.takes {
+				t.Errorf("%s: %+v, %v after %d questions in %s", name, d, err, asked, time.Since(began))
+			}
+		})
 	}
 }
 

@@ -17,9 +17,13 @@ import (
 
 // Bounds of the server.
 const (
-	// askTime bounds a question to the coordinators, and requestTime the whole answer.
+	// askTime bounds a question to the coordinators with its repetitions, and requestTime the whole answer.
 	askTime     = 15 * time.Second
 	requestTime = 20 * time.Second
+	// oneAsk bounds one repetition, so that a coordinator that went away costs one of them; askPause is
+	// between two.
+	oneAsk   = 5 * time.Second
+	askPause = time.Second
 	// maxRequests bounds the concurrent requests, since each holds a body in memory; others wait.
 	maxRequests = 32
 	maxHeader   = 16 << 10
@@ -31,7 +35,8 @@ const (
 type Server struct {
 	// Static is the path of the File.
 	Static string
-	// Ask asks the coordinators; an error denies.
+	// Ask asks the coordinators once. Each of its errors is repeated within 15 s, except a refusal of the
+	// question itself (client.Denied, client.Invalid, client.Untrusted); the last error denies.
 	Ask func(ctx context.Context, b client.Boot) (client.BootDecision, error)
 	Log *slog.Logger
 }
@@ -134,9 +139,7 @@ func (s *Server) decide(ctx context.Context, b BootInfo, keyService bool) Answer
 	if !ask {
 		return a
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTime)
-	defer cancel()
-	d, err := s.Ask(ctx, client.Boot{AppID: b.AppID, ComposeHash: b.ComposeHash, InstanceID: b.InstanceID, OSImageHash: b.OSImageHash, DeviceID: b.DeviceID})
+	d, err := s.ask(ctx, client.Boot{AppID: b.AppID, ComposeHash: b.ComposeHash, InstanceID: b.InstanceID, OSImageHash: b.OSImageHash, DeviceID: b.DeviceID})
 	switch {
 	case err != nil:
 		a.Reason = "the coordinators did not decide: " + oneLine(err.Error())
@@ -146,6 +149,37 @@ func (s *Server) decide(ctx context.Context, b BootInfo, keyService bool) Answer
 		a.IsAllowed = true
 	}
 	return a
+}
+
+// ask repeats the question, because a denial costs a boot of the guest: the host starts it a few times
+// only. A change of the leader or of one coordinator is over within seconds.
+func (s *Server) ask(ctx context.Context, b client.Boot) (d client.BootDecision, err error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	for {
+		one, done := context.WithTimeout(ctx, oneAsk)
+		again, failed := s.Ask(one, b)
+		done()
+		if failed == nil {
+			return again, nil
+		}
+		if ctx.Err() == nil || err == nil {
+			err = failed // the last one that had its time
+		}
+		switch client.KindOf(failed) {
+		case client.Denied, client.Invalid, client.Untrusted:
+			return d, err
+		case client.Internal, client.NotFound, client.Conflict, client.Unavailable, client.Timeout:
+		}
+		if until, _ := ctx.Deadline(); time.Until(until) <= askPause {
+			return d, err
+		}
+		select {
+		case <-ctx.Done():
+			return d, err
+		case <-time.After(askPause):
+		}
+	}
 }
 
 // answer writes a decision. The reason ends in the error of the guest.

@@ -14,6 +14,9 @@ type Content struct {
 	OSImage      string `json:"os_image,omitempty"`
 	InstanceType string `json:"instance_type,omitempty"`
 	DiskGB       int    `json:"disk_gb,omitempty"`
+	// OldEnv: the CVM is to get its env values again. No platform shows them, so that this is the wish of
+	// a person and not a comparison. It is false in wanted content.
+	OldEnv bool `json:"old_env,omitempty"`
 }
 
 // Changes names the differences of c from want, for people; nil: none.
@@ -31,6 +34,9 @@ func (c Content) Changes(want Content) []string {
 	add("instance type", c.InstanceType, want.InstanceType)
 	if c.DiskGB > 0 && want.DiskGB > 0 && c.DiskGB != want.DiskGB {
 		out = append(out, fmt.Sprintf("disk %d GB -> %d GB", c.DiskGB, want.DiskGB))
+	}
+	if c.OldEnv && !want.OldEnv {
+		out = append(out, "env values of the file")
 	}
 	return out
 }

@@ -57,6 +57,9 @@ func TestNext(t *testing.T) {
 		}, Step{Action: Change, Slot: at(0)}},
 		"all changed":                         {3, func(f *Facts) { f.Wanted = before }, Step{Action: Done}},
 		"only a bigger disk":                  {3, func(f *Facts) { f.Wanted = before; f.Wanted.DiskGB = 40 }, Step{Action: Change, Slot: at(1)}},
+		"only env values":                     {3, func(f *Facts) { f.Wanted = before; f.Coordinators[2].Is.OldEnv = true }, Step{Action: Change, Slot: at(2)}},
+		"the leader has old env values":       {3, func(f *Facts) { f.Wanted = before; f.Coordinators[0].Is.OldEnv = true }, Step{Action: StepDown, Slot: at(0), To: at(2)}},
+		"it is down with old env values":      {3, func(f *Facts) { f.Wanted = before; f.Coordinators[1].Is.OldEnv = true; down(&f.Coordinators[1]) }, Step{Action: Change, Slot: at(1)}},
 		"no leader":                           {3, func(f *Facts) { f.Leader = "" }, Step{Action: Wait, Reasons: []string{"no coordinator holds the lease"}}},
 		"a lost CVM":                          {3, func(f *Facts) { f.Coordinators[1] = Coordinator{Slot: at(1)} }, Step{Action: Stop, Reasons: []string{"has no CVM"}}},
 		"a server of none":                    {3, func(f *Facts) { f.OtherServers = []string{"coordinator-7"} }, Step{Action: Wait, Reasons: []string{"coordinator-7"}}},
@@ -124,6 +127,7 @@ func random(r *rand.Rand) Facts {
 		if some(2) {
 			c.Is, c.Proven = wanted, wanted.ComposeHash
 		}
+		c.Is.OldEnv = some(4)
 		if !some(3) {
 			continue
 		}

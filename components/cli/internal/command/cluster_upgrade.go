@@ -69,7 +69,8 @@ func (a *App) progress(text string) {
 
 func (a *App) clusterUpgrade() *cobra.Command {
 	var f changeFlags
-	var planOnly bool
+	var planOnly, env bool
+	var allowed string
 	c := &cobra.Command{
 		Use: "upgrade FILE", Short: "Change the coordinators to the cluster file, one at a time", Args: cobra.ExactArgs(1),
 		Long: `Changes the compose file, the OS image and the shape of the coordinators to those of
@@ -89,13 +90,20 @@ and changes nothing.
 
 Without --confirm or --yes, and with --plan, the command only prints the plan. A change of
 env values alone is not seen: env values are not measured, and the platform does not show
-them.`,
+them. With --env each coordinator gets the env values of FILE and boots again, also where
+nothing else changes. Use it after a change of the nodes or of the token of own hosts. An
+interrupted run with --env begins with the first coordinator again.
+
+On own hosts without kms_auth_file in FILE, the key service gives the coordinators no keys
+until a person allows their new compose hash. The command prints the hash and changes
+nothing until --kms-allows has it.`,
 		Example: "  cadre cluster upgrade cluster.hcl --plan\n  cadre cluster upgrade cluster.hcl --confirm demo",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := a.changeOptions(args[0], f)
 			if err != nil {
 				return err
 			}
+			o.Env, o.KMSAllows = env, strings.TrimPrefix(strings.ToLower(allowed), "0x")
 			ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
 			defer cancel()
 			up, err := genesis.PrepareUpgrade(ctx, o)
@@ -117,6 +125,8 @@ them.`,
 	}
 	f.bind(c, "the cluster's name")
 	c.Flags().BoolVar(&planOnly, "plan", false, "only print the plan")
+	c.Flags().BoolVar(&env, "env", false, "give each coordinator the env values of FILE again")
+	c.Flags().StringVar(&allowed, "kms-allows", "", "compose hash that the key service of own hosts allows the coordinators now")
 	c.ValidArgsFunction = completeHCL
 	return c
 }

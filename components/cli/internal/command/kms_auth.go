@@ -51,19 +51,25 @@ that answers in its place decides about keys, so run it where you would keep the
 }
 
 func (a *App) kmsAuthInit(static *string) *cobra.Command {
-	var images, keyServices []string
+	var images, keyServices, added []string
 	var withContext bool
+	var appID string
 	c := &cobra.Command{
 		Use: "init", Short: "Write the static file, or add to it", Args: cobra.NoArgs,
 		Long: `Writes the static file with the given OS images and key services, or adds them to the file
 that is there. With --coordinators the app and the compose hashes of the coordinators come
-from the context. ` + "`cadre cluster create`" + ` and ` + "`cadre cluster upgrade`" + ` add them too, if the
-cluster file names the file as kms_auth_file.`,
+from the context, and --app and --compose-hash name them without one. ` + "`cadre cluster create`" + ` and ` + "`cadre cluster upgrade`" + ` add them too, if the
+cluster file names the file as kms_auth_file: it has to be the very file that the webhook
+reads, because a copy on another machine changes no decision.`,
 		Example: "  cadre kms-auth init --static kms-auth.json --os-image $(cat images/dstack-0.5.11/digest.txt)\n  cadre --context demo kms-auth init --coordinators --static kms-auth.json",
 		RunE: func(*cobra.Command, []string) error {
-			var app string
-			var hashes []string
-			if withContext {
+			app, hashes := appID, added
+			switch {
+			case (app == "") != (len(hashes) == 0):
+				return usagef("--app and --compose-hash: give both")
+			case withContext && app != "":
+				return usagef("--coordinators and --app: give one of the two")
+			case withContext:
 				known, at, err := a.load()
 				if err != nil {
 					return err
@@ -83,5 +89,7 @@ cluster file names the file as kms_auth_file.`,
 	c.Flags().StringArrayVar(&images, "os-image", nil, "digest of a guest image (its digest.txt); may be repeated")
 	c.Flags().StringArrayVar(&keyServices, "kms-measurement", nil, "aggregated measurement (mrAggregated) of a key service; may be repeated")
 	c.Flags().BoolVar(&withContext, "coordinators", false, "add the coordinators of the context")
+	c.Flags().StringVar(&appID, "app", "", "app to which --compose-hash is added")
+	c.Flags().StringArrayVar(&added, "compose-hash", nil, "compose hash that the app may boot with; may be repeated")
 	return c
 }

@@ -45,6 +45,15 @@ func TestAKeyServiceAsksTheCoordinators(t *testing.T) {
 	if code, out := b.run("kms-auth", "init", "--static", static, "--coordinators", "--os-image", image, "--kms-measurement", "nonsense"); code == 0 || !strings.Contains(out, "kms.mrAggregated") {
 		t.Errorf("a wrong measurement: %d %s", code, out)
 	}
+	for _, flags := range [][]string{{"--app", app}, {"--compose-hash", hash}, {"--coordinators", "--app", app, "--compose-hash", hash}} {
+		if code, out := b.run(append([]string{"kms-auth", "init", "--static", static}, flags...)...); code != ExitUsage {
+			t.Errorf("%q: exit code %d: %s", flags, code, out)
+		}
+	}
+	alone := filepath.Join(t.TempDir(), "kms-auth.json")
+	if code, out := b.run("kms-auth", "init", "--static", alone, "--app", app, "--compose-hash", hash); code != 0 || !strings.Contains(out, "and 1 apps") {
+		t.Errorf("an app without a context: %d %s", code, out)
+	}
 	if code, out := b.run("kms-auth", "init", "--static", static, "--coordinators", "--os-image", "0x"+image); code != 0 || !strings.Contains(out, "1 OS images, 0 key services and 1 apps") {
 		t.Fatalf("init: %d %s", code, out)
 	}
