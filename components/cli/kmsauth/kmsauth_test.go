@@ -198,6 +198,36 @@ func TestAFailedQuestionIsRepeated(t *testing.T) {
 	}
 }
 
+// TestMembersThatWaitKeepNoCoordinatorFromItsKeys: after a power cut all members of a host ask before the
+// coordinators are up.
+func TestMembersThatWaitKeepNoCoordinatorFromItsKeys(t *testing.T) {
+	asked, enough := make(chan struct{}, 2*maxAsks), make(chan struct{})
+	url, _ := webhook(t, static, func(context.Context, client.Boot) (client.BootDecision, error) {
+		asked <- struct{}{}
+		<-enough
+		return client.BootDecision{Allowed: true}, nil
+	})
+	answers := make(chan Answer, maxAsks)
+	for range maxAsks {
+		go func() {
+			_, a := post(t, url+"/bootAuth/app", request(func(map[string]any) {}))
+			answers <- a
+		}()
+	}
+	for range maxAsks {
+		<-asked
+	}
+	if _, a := post(t, url+"/bootAuth/app", request(func(f map[string]any) { f["appId"] = coordinators })); !a.IsAllowed {
+		t.Errorf("a coordinator: %+v", a)
+	}
+	close(enough)
+	for range maxAsks {
+		if a := <-answers; !a.IsAllowed {
+			t.Errorf("a member: %+v", a)
+		}
+	}
+}
+
 // TestTheFileIsReadAtEachRequest: each new entry counts at once, and a File that cannot be read
 // denies everything.
 func TestTheFileIsReadAtEachRequest(t *testing.T) {

@@ -24,8 +24,11 @@ const (
 	// between two.
 	oneAsk   = 5 * time.Second
 	askPause = time.Second
-	// maxRequests bounds the concurrent requests, since each holds a body in memory; others wait.
+	// maxRequests bounds the requests that are read at the same time, since each holds a body in memory,
+	// and maxAsks the questions to the coordinators; others wait. Members that wait for coordinators
+	// keep no coordinator from its keys.
 	maxRequests = 32
+	maxAsks     = 32
 	maxHeader   = 16 << 10
 	// noAddress is the address of a contract that is not there.
 	noAddress = "0x0000000000000000000000000000000000000000"
@@ -62,24 +65,29 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 
 // Handler is the webhook.
 func (s *Server) Handler() http.Handler {
-	turns := make(chan struct{}, maxRequests)
+	reads, asks := make(turns, maxRequests), make(turns, maxAsks)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", s.info)
-	mux.HandleFunc("POST /bootAuth/app", func(w http.ResponseWriter, r *http.Request) { s.boot(w, r, false) })
-	mux.HandleFunc("POST /bootAuth/kms", func(w http.ResponseWriter, r *http.Request) { s.boot(w, r, true) })
+	mux.HandleFunc("POST /bootAuth/app", func(w http.ResponseWriter, r *http.Request) { s.boot(w, r, false, reads, asks) })
+	mux.HandleFunc("POST /bootAuth/kms", func(w http.ResponseWriter, r *http.Request) { s.boot(w, r, true, reads, asks) })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), requestTime)
 		defer cancel()
-		select {
-		case turns <- struct{}{}:
-			defer func() { <-turns }()
-		case <-ctx.Done():
-			s.Log.Error("too many requests at the same time: one is denied without a decision", "path", r.URL.Path)
-			s.answer(w, http.StatusServiceUnavailable, Answer{Reason: "kms-auth has too many requests"})
-			return
-		}
 		mux.ServeHTTP(w, r.WithContext(ctx))
 	})
+}
+
+// turns has room for those that may work at the same time.
+type turns chan struct{}
+
+// take waits for a turn until ctx ends; call done after the work if ok.
+func (t turns) take(ctx context.Context) (done func(), ok bool) {
+	select {
+	case t <- struct{}{}:
+		return func() { <-t }, true
+	case <-ctx.Done():
+		return nil, false
+	}
 }
 
 // info answers as the other webhooks of dstack do; a key service shows it to its clients.
@@ -104,18 +112,21 @@ func (s *Server) info(w http.ResponseWriter, _ *http.Request) {
 }
 
 // boot answers about one boot. A request that cannot be read has status 400, and every decision 200.
-func (s *Server) boot(w http.ResponseWriter, r *http.Request, keyService bool) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	var b BootInfo
-	if err == nil {
-		b, err = parse(body)
+func (s *Server) boot(w http.ResponseWriter, r *http.Request, keyService bool, reads, asks turns) {
+	done, ok := reads.take(r.Context())
+	if !ok {
+		s.Log.Error("too many requests at the same time: one is denied without a decision", "path", r.URL.Path)
+		s.answer(w, http.StatusServiceUnavailable, Answer{Reason: "kms-auth has too many requests"})
+		return
 	}
+	b, err := read(w, r)
+	done()
 	if err != nil {
 		s.Log.Warn("a request of the key service is not valid", "path", r.URL.Path, "error", err)
 		s.answer(w, http.StatusBadRequest, Answer{Reason: "invalid authorization request: " + oneLine(err.Error())})
 		return
 	}
-	a := s.decide(r.Context(), b, keyService)
+	a := s.decide(r.Context(), b, keyService, asks)
 	log := s.Log.Info
 	if !a.IsAllowed {
 		log = s.Log.Warn
@@ -129,8 +140,16 @@ func (s *Server) boot(w http.ResponseWriter, r *http.Request, keyService bool) {
 	s.answer(w, http.StatusOK, a)
 }
 
+func read(w http.ResponseWriter, r *http.Request) (BootInfo, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		return BootInfo{}, err
+	}
+	return parse(body)
+}
+
 // decide is the answer about b.
-func (s *Server) decide(ctx context.Context, b BootInfo, keyService bool) Answer {
+func (s *Server) decide(ctx context.Context, b BootInfo, keyService bool, asks turns) Answer {
 	f, err := Read(s.Static)
 	if err != nil {
 		return Answer{Reason: oneLine(err.Error())}
@@ -139,6 +158,12 @@ func (s *Server) decide(ctx context.Context, b BootInfo, keyService bool) Answer
 	if !ask {
 		return a
 	}
+	done, ok := asks.take(ctx)
+	if !ok {
+		a.Reason = "the coordinators did not decide: kms-auth has too many questions"
+		return a
+	}
+	defer done()
 	d, err := s.ask(ctx, client.Boot{AppID: b.AppID, ComposeHash: b.ComposeHash, InstanceID: b.InstanceID, OSImageHash: b.OSImageHash, DeviceID: b.DeviceID})
 	switch {
 	case err != nil:
