@@ -14,7 +14,7 @@ type Boot struct {
 
 // BootSlot is a Slot whose app a Boot names.
 type BootSlot struct {
-	// Policy has the revocations and the accepted policy of its group (Under).
+	// Policy has the revocations and the accepted floor of its group (Revoking, AtLeast).
 	Policy SlotPolicy
 	// Making: an open Operation makes another CVM for the Slot, so that a Boot of an unbound instance
 	// may be its first.

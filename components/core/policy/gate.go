@@ -268,6 +268,13 @@ func (sp SlotPolicy) Revoking(revoked []Revocation) SlotPolicy {
 	return sp
 }
 
+// AtLeast returns sp with the accepted floor of its group, if that is higher. The floor of sp stays
+// otherwise: after a restore the group's policy may be older.
+func (sp SlotPolicy) AtLeast(gp GroupPolicy) SlotPolicy {
+	sp.Floor = max(sp.Floor, gp.Floor.Number)
+	return sp
+}
+
 // Bounded is sp with as many revocations as a record may carry.
 func (sp SlotPolicy) Bounded() SlotPolicy {
 	if len(sp.Revoked) > maxRevoked {

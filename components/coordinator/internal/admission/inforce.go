@@ -28,7 +28,7 @@ func unrevoked(a policy.Admission) []store.Op {
 func underAccepted(sp policy.SlotPolicy, v *view.View) (policy.SlotPolicy, store.Op) {
 	key := store.GroupPolicyKey(sp.Group)
 	accepted := v.Gate.Groups[sp.Group]
-	sp.Floor = max(sp.Floor, accepted.Value.Floor.Number)
+	sp = sp.AtLeast(accepted.Value)
 	index := accepted.Index
 	for _, bad := range v.Bad {
 		if bad.Key == key {

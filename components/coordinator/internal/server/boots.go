@@ -13,6 +13,7 @@ import (
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
+	"cadre.dev/store"
 )
 
 // maxBootText bounds each text of a BootAllowedRequest.
@@ -59,6 +60,10 @@ func plainHex(id string) string { return strings.TrimPrefix(strings.ToLower(id),
 // bootSlots reads the Slots of an app at this moment, under the policies of their groups. The caller
 // has the right to read each of those groups. The latest View only finds the groups; all records are
 // read if it knows none, because a new Slot's policy may be younger than it.
+//
+// As at admission, the revocations and the accepted floor count in addition to the Slot's own record,
+// and no approval that the leader did not write there. Both differ while a restored cluster is halted.
+// Then no CVM is made either, so that an open Operation of the backup lets no other instance in.
 func (c *caller) bootSlots(ctx context.Context, app string) ([]policy.BootSlot, error) {
 	latest, _ := c.server.cfg.Views.Latest()
 	groups := groupsOfApp(latest, app)
@@ -68,6 +73,14 @@ func (c *caller) bootSlots(ctx context.Context, app string) ([]policy.BootSlot, 
 		}
 		groups = groupsOfApp(c.view, app)
 	}
+	if len(groups) == 0 {
+		return nil, nil
+	}
+	state, _, err := store.ReadStateFacts(ctx, c.server.cfg.Store)
+	if err != nil {
+		return nil, wire(err)
+	}
+	halted := state.Regressed() != nil // by a restore
 	var out []policy.BootSlot
 	for _, name := range groups {
 		if err := c.mayAsk(ctx, name); err != nil {
@@ -82,14 +95,9 @@ func (c *caller) bootSlots(ctx context.Context, app string) ([]policy.BootSlot, 
 			if sp.Group != name || sp.AppID != app {
 				continue
 			}
-			// Without a readable policy of its group, a Slot keeps the floor of its own record.
-			if accepted, ok := v.Gate.Groups[name]; ok {
-				sp = sp.Under(accepted.Value, v.Gate.Revocations)
-			} else {
-				sp = sp.Revoking(v.Gate.Revocations)
-			}
+			sp = sp.Revoking(v.Gate.Revocations).AtLeast(v.Gate.Groups[name].Value)
 			op, open := v.OpenOperation(slot)
-			out = append(out, policy.BootSlot{Policy: sp, Making: open && (op.Value.Kind == operation.Create || op.Value.Kind == operation.Replace)})
+			out = append(out, policy.BootSlot{Policy: sp, Making: open && !halted && (op.Value.Kind == operation.Create || op.Value.Kind == operation.Replace)})
 		}
 	}
 	return out, nil

@@ -20,12 +20,13 @@ func TestKeysAreGivenByThePolicyOfTheSlots(t *testing.T) {
 	a, first, _ := newAsked(t)
 	operator := as(t.Context(), operatorToken)
 	app, hash, other := strings.Repeat("ab", 20), strings.Repeat("0c", 32), strings.Repeat("dd", 20)
-	bind := func(instance string) {
-		put(a, t, store.SlotPolicyKey("pg-0"), policy.SlotPolicy{Group: "pg", Slot: "pg-0", AppID: app, InstanceID: instance,
-			Allowed: []policy.AllowedRevision{{Revision: first, ComposeHash: hash, Number: 1}}})
+	bind := func(change func(*policy.SlotPolicy)) {
+		sp := policy.SlotPolicy{Group: "pg", Slot: "pg-0", AppID: app, InstanceID: boundInstance,
+			Allowed: []policy.AllowedRevision{{Revision: first, ComposeHash: hash, Number: 1}}}
+		change(&sp)
+		put(a, t, store.SlotPolicyKey("pg-0"), sp)
 	}
-	bind(boundInstance)
-	// The accepted policy asks for approvals, so nothing is allowed before one exists.
+	bind(func(sp *policy.SlotPolicy) { sp.RequireApproval = true })
 	ask := func(when string, req *apiv1.BootAllowedRequest, want policy.Code) {
 		t.Helper()
 		got, err := a.BootAllowed(operator, req)
@@ -37,13 +38,32 @@ func TestKeysAreGivenByThePolicyOfTheSlots(t *testing.T) {
 	ask("without an approval", own, policy.CodeRevisionNotApproved)
 	gate := policy.GroupPolicy{Group: "pg", Revisions: map[string]policy.Numbered{first: {Number: 1, Content: "c", At: time.Now()}}, Last: 1}
 	put(a, t, store.GroupPolicyKey("pg"), gate)
+	// Admission judges by the Slot's record until a leader writes it again.
+	ask("with an approval that no leader wrote", own, policy.CodeRevisionNotApproved)
+	bind(func(sp *policy.SlotPolicy) { sp.Floor = 2 })
+	ask("below a floor that the group's policy lost", own, policy.CodeRevisionBelowFloor)
+	bind(func(sp *policy.SlotPolicy) {
+		sp.Revoked = []policy.Revocation{{Kind: policy.RevokedRevision, ID: hash, Reason: "leaked", By: "op", At: time.Now()}}
+	})
+	ask("a revocation whose record is lost", own, policy.CodeRevisionNotAllowed)
+	bind(func(*policy.SlotPolicy) {})
 	ask("allowed", own, "")
+	gate.Floor.Number = 2
+	put(a, t, store.GroupPolicyKey("pg"), gate)
+	ask("below an accepted floor", own, policy.CodeRevisionBelowFloor)
+	gate.Floor.Number = 0
+	put(a, t, store.GroupPolicyKey("pg"), gate)
 	ask("another app", &apiv1.BootAllowedRequest{AppId: other, InstanceId: boundInstance, ComposeHash: hash}, policy.CodeSlotUnknown)
 	ask("the coordinators' app", &apiv1.BootAllowedRequest{AppId: a.cfg.AppID, InstanceId: boundInstance, ComposeHash: hash}, policy.CodeSlotUnknown)
 	copied := &apiv1.BootAllowedRequest{AppId: app, InstanceId: other, ComposeHash: hash}
 	ask("a copy", copied, policy.CodeInstanceMismatch)
 	put(a, t, store.OperationKey("pg-0-1"), operation.Operation{ID: "pg-0-1", Group: "pg", Slot: "pg-0", Kind: operation.Replace, Phase: operation.Booting})
 	ask("the first boot of its replacement", copied, "")
+	put(a, t, store.RestoredKey, store.Restored{At: time.Now(), State: 7})
+	ask("a boot of a replacement in a restored backup", copied, policy.CodeInstanceMismatch)
+	ask("a member of the backup", own, "")
+	put(a, t, store.RecoverKey(), store.Recovery{Term: 1, State: 7, Reason: "accepted", By: "op", At: time.Now()})
+	ask("the first boot of a replacement after the operator accepted the backup", copied, "")
 	put(a, t, store.OperationKey("pg-0-1"), operation.Operation{ID: "pg-0-1", Group: "pg", Slot: "pg-0", Kind: operation.Replace, Phase: operation.Done})
 	ask("a copy after the replacement", copied, policy.CodeInstanceMismatch)
 	put(a, t, store.RevocationKey("revision-"+hash), policy.Revocation{Kind: policy.RevokedRevision, ID: hash, Reason: "leaked", By: "op", At: time.Now()})
