@@ -9,6 +9,7 @@ import (
 
 	"cadre.dev/client"
 	"cadre.dev/client/groupfile"
+	"cadre.dev/core/group"
 )
 
 // byFile is the context of an existing cluster with the gateway, the platform and the trust block of
@@ -36,7 +37,8 @@ func byFile(c client.Context, want groupfile.Cluster) (client.Context, error) {
 }
 
 // Rendering is the digest of the content that a cluster file gives the coordinators of c: the measured
-// document, the OS image and the shape. It asks nothing, and leaves env values out.
+// document, the OS image, the shape and the list of own hosts. It asks nothing, and leaves other env values
+// out.
 func Rendering(one groupfile.Cluster, c client.Context) (string, error) {
 	c, err := byFile(c, one)
 	if err != nil {
@@ -51,18 +53,27 @@ func Rendering(one groupfile.Cluster, c client.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("coordinators: %w", err)
 	}
-	sum := sha256.Sum256(fmt.Appendf(text, "\n%q %q %d %d", co.OSImage, co.InstanceType, co.DiskGB, co.Replicas))
+	text = fmt.Appendf(text, "\n%q %q %d %d", co.OSImage, co.InstanceType, co.DiskGB, co.Replicas)
+	if one.Platform.Driver == group.PlatformVMM {
+		text = fmt.Appendf(text, " %q", one.Platform.InCVM)
+	}
+	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:]), nil
 }
 
 // Apply brings the coordinators to the cluster file: it upgrades them if all exist, and makes the missing
-// ones otherwise. It returns the context, as Create does.
+// ones otherwise; with o.Env it upgrades the present ones after that. It returns the context, as Create does.
 func Apply(ctx context.Context, o Options) (client.Context, error) {
 	up, err := PrepareUpgrade(ctx, o)
 	switch {
 	case errors.Is(err, errNoCoordinators):
 	case err != nil:
 		return client.Context{}, err
+	case !up.Plan.whole() && o.Env:
+		if c, err := Create(ctx, o); err != nil {
+			return c, err
+		}
+		return Apply(ctx, o)
 	case !up.Plan.whole():
 	case up.Plan.Changes(), up.Plan.TrustChanges:
 		if err := up.Run(ctx); err != nil {

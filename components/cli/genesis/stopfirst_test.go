@@ -228,6 +228,17 @@ func TestCoordinatorsOnHostsThatChangeAStoppedCVM(t *testing.T) {
 	if err := b.upgrade(t.Context(), t, fewer); err != nil || len(h.calls) > 0 {
 		t.Errorf("without Env: %v, calls %q", err, h.calls)
 	}
+	digest := func(one groupfile.Cluster) string {
+		t.Helper()
+		out, err := Rendering(one, known)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	if same := b.with(t, one, "image: e@"); digest(same) == digest(fewer) || digest(same) != digest(b.with(t, one, "image: e@")) {
+		t.Error("the digest for Terraform does not follow the list of hosts")
+	}
 	b.opts.Env = true
 	if err := b.upgrade(t.Context(), t, fewer); err != nil || h.of("update") != 3 || h.of("start") != 3 {
 		t.Fatalf("%v, calls %q\n%s", err, h.calls, strings.Join(b.said, "\n"))

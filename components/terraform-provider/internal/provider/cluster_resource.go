@@ -21,6 +21,7 @@ import (
 	"cadre.dev/cli/genesis"
 	"cadre.dev/client"
 	"cadre.dev/client/groupfile"
+	"cadre.dev/core/group"
 )
 
 func newCluster() resource.Resource { return &clusterResource{} }
@@ -213,7 +214,11 @@ func (r *clusterResource) Update(ctx context.Context, req resource.UpdateRequest
 	resp.Diagnostics.Append(req.State.Get(ctx, &before)...)
 	do := genesis.Create
 	if before.upgrades(m.Rendering.ValueString()) {
-		do = genesis.Apply
+		do = func(ctx context.Context, o genesis.Options) (client.Context, error) {
+			// The list of own hosts is an env value, which only a person or another digest shows.
+			o.Env = o.Cluster.Platform.Driver == group.PlatformVMM
+			return genesis.Apply(ctx, o)
+		}
 	}
 	if m.same(ctx, before.ID.ValueString(), &resp.Diagnostics) && m.make(ctx, do, &resp.Diagnostics) {
 		resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
