@@ -158,6 +158,9 @@ tokens = ["the text of $token"]
 kms_urls = ["https://kms.example.com:9201"]
 gateway_urls = ["https://gateway.example.com:9202"]
 
+[cvm.auto_restart]
+enabled = true
+
 # kms.toml of the key service. From a CVM with user networking its own host is 10.0.2.2.
 [core.auth_api]
 type = "webhook"

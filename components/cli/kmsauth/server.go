@@ -24,9 +24,9 @@ const (
 	// between two.
 	oneAsk   = 5 * time.Second
 	askPause = time.Second
-	// maxRequests bounds the requests that are read at the same time, since each holds a body in memory,
-	// and maxAsks the questions to the coordinators; others wait. Members that wait for coordinators
-	// keep no coordinator from its keys.
+	// maxRequests bounds the requests that are read at the same time, since each holds a body in memory.
+	// maxAsks bounds the questions to the coordinators. Further requests wait. The two are apart, because
+	// members that wait for coordinators must keep no coordinator from its keys.
 	maxRequests = 32
 	maxAsks     = 32
 	maxHeader   = 16 << 10
@@ -77,7 +77,7 @@ func (s *Server) Handler() http.Handler {
 	})
 }
 
-// turns has room for those that may work at the same time.
+// turns has room for the work at the same time.
 type turns chan struct{}
 
 // take waits for a turn until ctx ends; call done after the work if ok.
@@ -189,7 +189,7 @@ func (s *Server) ask(ctx context.Context, b client.Boot) (d client.BootDecision,
 			return again, nil
 		}
 		if ctx.Err() == nil || err == nil {
-			err = failed // the last one that had its time
+			err = failed // the question that the end of ctx cuts off says less
 		}
 		switch client.KindOf(failed) {
 		case client.Denied, client.Invalid, client.Untrusted:
