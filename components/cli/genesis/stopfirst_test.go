@@ -277,6 +277,50 @@ func TestCoordinatorsOnHostsThatChangeAStoppedCVM(t *testing.T) {
 	}
 }
 
+// TestAHostIsGoneForGood follows docs/self-hosted.md: without the node in the file a coordinator is replaced
+// first, and then all of them get the new list.
+func TestAHostIsGoneForGood(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	f := &fakeCoordinators{t: t, bench: b, leader: "coordinator-0", raft: "coordinator-0", broken: map[string]bool{}, silent: map[string]bool{}, lost: map[string]bool{}}
+	h, one, _ := onHosts(t, b)
+	if _, err := b.create(t); err == nil {
+		t.Fatal("a coordinator of a fake cloud proved itself")
+	}
+	b.opts.Reach, b.opts.Step = f, 20*time.Second
+	b.opts.Cluster = b.with(t, one, anImage)
+	b.opts.Cluster.Platform.APIURL, b.opts.Cluster.Platform.InCVM, b.opts.Cluster.Platform.Nodes = "vmm:a=http://h:1", "vmm:a=http://10.0.2.2:1", []string{"a"}
+	f.onNewCVM(t, "coordinator-1", 1)
+	lost := b.uuids(t)[1]
+	// The opened list of hosts shows no CVM of the lost one.
+	if err := b.opts.Cloud.Delete(t.Context(), lost); err != nil {
+		t.Fatal(err)
+	}
+	for len(b.names(t)) == 3 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	b.opts.Env = true
+	if err := b.upgrade(t.Context(), t, b.opts.Cluster); err == nil || !strings.Contains(err.Error(), "coordinator-1 has no CVM") {
+		t.Errorf("an upgrade before the replacement: %v", err)
+	}
+	b.opts.Env = false
+	if err := b.replace(t.Context(), "coordinator-1"); err != nil {
+		t.Fatalf("%v\n%s", err, strings.Join(b.said, "\n"))
+	}
+	if now := b.uuids(t)[1]; now == lost || h.nodes[three[1]] != "a" || h.of("update") != 0 {
+		t.Errorf("CVM %s on node %s, calls %q", now, h.nodes[three[1]], h.calls)
+	}
+	b.opts.Env = true
+	if err := b.upgrade(t.Context(), t, b.opts.Cluster); err != nil || h.of("update") != 3 {
+		t.Fatalf("%v, calls %q\n%s", err, h.calls, strings.Join(b.said, "\n"))
+	}
+	for vm, req := range h.given {
+		if req.Env["CADRE_PLATFORM_API"] != "vmm:a=http://10.0.2.2:1" {
+			t.Errorf("%s: %v", vm, req.Env)
+		}
+	}
+}
+
 // with is the cluster file with another image, on the platform of one.
 func (b *bench) with(t *testing.T, one groupfile.Cluster, image string) groupfile.Cluster {
 	t.Helper()
