@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"cadre.dev/client"
+	"cadre.dev/core/group"
 	"cadre.dev/demo/load"
 )
 
@@ -105,6 +106,9 @@ func (r *Rig) gaps(ctx context.Context, from time.Time) (gaps map[load.Way]float
 
 // sayChanging begins the line of a change.
 const sayChanging = "changing coordinator-"
+
+// sayHash begins the line of a plan that has the compose hash of the file.
+const sayHash = "the file gives compose hash "
 
 // UpgradeCoordinators upgrades the coordinators of the deployed database under load. It kills the
 // command once in the middle, and it tries a version that does not start, and goes back.
@@ -228,6 +232,18 @@ func (r *Rig) upgrade(ctx context.Context, file string, kill bool, flags ...stri
 	c, err := client.LoadContext(r.ContextFile())
 	if err != nil {
 		return nil, err
+	}
+	if r.Platform == group.PlatformVMM {
+		// No webhook decides about the keys of this cloud.
+		plan, err := r.change(ctx, false, "upgrade", file, "--plan")
+		if err != nil {
+			return plan, err
+		}
+		for _, line := range plan {
+			if hash, ok := strings.CutPrefix(line, sayHash); ok {
+				flags = append(flags, "--kms-allows", hash)
+			}
+		}
 	}
 	return r.change(ctx, kill, append([]string{"upgrade", file, "--confirm", c.Cluster}, flags...)...)
 }
