@@ -19,7 +19,7 @@ func Upgrade(s Style, p genesis.UpgradePlan) string {
 		text += "the trust block changes, for the coordinators and this context; each group gets it with its next apply\n"
 	}
 	if p.KMSAllow != "" {
-		text += "the key service must allow this hash before: give --kms-allows with it then\n"
+		text += "the key service must allow this hash first; then repeat the command with --kms-allows\n"
 	}
 	if len(p.Pinned) > 0 {
 		text += s.Paint("members of these groups would not accept the changed coordinators:", Bad) + "\n"
