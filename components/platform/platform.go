@@ -159,6 +159,9 @@ type CreateRequest struct {
 	Template    Template
 	// Node places the CVM (Node.ID); empty: the platform chooses.
 	Node string
+	// NotOn are nodes (Node.ID) of which the caller knows that they have no CVM of this name, so that a
+	// create in an existing app needs no answer of theirs. A platform without nodes ignores them.
+	NotOn []string
 }
 
 // UpdateRequest moves one CVM.

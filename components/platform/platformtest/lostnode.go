@@ -8,7 +8,8 @@ import (
 )
 
 // lostNode: a node without an answer is no platform without an answer. The CVMs of the others are
-// listed and changed; its own are unknown, never gone; a create waits, since the name may be there.
+// listed and changed; its own are unknown, never gone; a create waits, since the name may be there, unless the
+// caller knows that it is not. A new app waits, since its id may be there.
 func (s *suite) lostNode() {
 	if s.Lose == nil {
 		s.Skip("this target has no node to lose")
@@ -60,6 +61,25 @@ func (s *suite) lostNode() {
 	if _, err := s.p.Create(s.Context(), req); !errors.Is(err, platform.ErrBusy) {
 		s.Errorf("create while node %s may have the name: %v, want ErrBusy", lost, err)
 	}
+	fresh := req
+	fresh.NotOn, fresh.AppID = []string{lost}, ""
+	if _, err := s.p.Create(s.Context(), fresh); !errors.Is(err, platform.ErrBusy) {
+		s.Errorf("create of a new app while node %s may have its id: %v, want ErrBusy", lost, err)
+	}
+	req.NotOn = []string{kept}
+	if _, err := s.p.Create(s.Context(), req); !errors.Is(err, platform.ErrBusy) {
+		s.Errorf("create while node %s may have the name, and node %s has not: %v, want ErrBusy", lost, kept, err)
+	}
+	req.NotOn, req.Node = []string{lost}, lost
+	if _, err := s.p.Create(s.Context(), req); !errors.Is(err, platform.ErrBusy) {
+		s.Errorf("create on node %s, which does not answer: %v, want ErrBusy", lost, err)
+	}
+	req.Node = kept
+	third, err := s.p.Create(s.Context(), req)
+	if err != nil {
+		s.Fatalf("create while node %s is known to lack the name: %v", lost, err)
+	}
+	s.await(third.VMUUID, "the first start", platform.Instance.Running)
 	if _, err := s.p.Restart(s.Context(), here.VMUUID); err != nil {
 		s.Errorf("restart on node %s: %v", kept, err)
 	}
@@ -68,11 +88,12 @@ func (s *suite) lostNode() {
 	back()
 	s.poll("every node answers", func() (bool, string) {
 		list, err := s.p.List(s.Context(), here.AppID)
-		return err == nil && len(list) == 2, errString(err)
+		return err == nil && len(list) == 3, errString(err)
 	})
 	if still := s.describe(there.VMUUID); !still.Running() {
 		s.Errorf("the cvm on the node that was lost is %+v, want it as before", still)
 	}
+	s.remove(third)
 	s.remove(there)
 	s.remove(here)
 }

@@ -36,7 +36,7 @@ func (c *Client) Create(ctx context.Context, req platform.CreateRequest) (platfo
 	if err != nil {
 		return platform.Instance{}, fmt.Errorf("%s: %w", doing, err)
 	}
-	all, err := c.everyName(ctx, doing)
+	all, err := c.everyName(ctx, doing, req)
 	if err != nil {
 		return platform.Instance{}, err
 	}
@@ -46,7 +46,8 @@ func (c *Client) Create(ctx context.Context, req platform.CreateRequest) (platfo
 	}
 	if earlier.host != nil {
 		c.log.Info("an earlier attempt of a create is continued", "name", req.Name, "node", earlier.host.Name, "vm_uuid", earlier.id)
-		return c.finish(ctx, doing, earlier.host, earlier.id, want)
+		want.hasEnv = false // renewed before the start
+		return c.finish(ctx, doing, earlier, want, req, true)
 	}
 	h, err := c.place(ctx, req, want, all)
 	if err == nil && len(req.Template.Env) > 0 {
@@ -59,7 +60,7 @@ func (c *Client) Create(ctx context.Context, req platform.CreateRequest) (platfo
 	if err != nil {
 		return platform.Instance{}, err
 	}
-	return c.finish(ctx, doing, h, id, want)
+	return c.finish(ctx, doing, found{h, id}, want, req, false)
 }
 
 // plan describes a CVM before it is made.
@@ -111,14 +112,22 @@ const (
 // names are the CVMs of every host, in brief.
 type names []answer[[]vmInfo]
 
-// everyName lists all hosts; each must answer, since the name may be on any.
-func (c *Client) everyName(ctx context.Context, doing string) (names, error) {
+// everyName lists all hosts. Each must answer, since the name may be on any, except the nodes of req.NotOn. A new app
+// needs every answer, since its id may be on any host too.
+func (c *Client) everyName(ctx context.Context, doing string, req platform.CreateRequest) (names, error) {
 	answers := ask(ctx, c.hosts, func(ctx context.Context, h *host) ([]vmInfo, error) { return h.status(ctx, statusRequest{Brief: true}) })
-	if _, err := lost(doing, answers); err != nil {
-		return nil, fmt.Errorf("%s: the name may be on a host that does not answer: remove a lost host from the endpoints: %w: %w: %w",
-			doing, err, platform.ErrBusy, platform.ErrRefused)
+	good, err := lost(doing, answers)
+	may := "the name"
+	switch missing, some := errors.AsType[*platform.Unanswered](err); {
+	case err == nil:
+		return good, nil
+	case some && req.AppID == "":
+		may = "the id of the new app"
+	case some && !slices.ContainsFunc(missing.Nodes, func(n platform.NodeError) bool { return !slices.Contains(req.NotOn, n.Node) }):
+		return good, nil
 	}
-	return answers, nil
+	return nil, fmt.Errorf("%s: %s may be on a host that does not answer: remove a lost host from the endpoints: %w: %w: %w",
+		doing, may, err, platform.ErrBusy, platform.ErrRefused)
 }
 
 // found is a CVM that a Create continues; zero: none.
@@ -168,7 +177,11 @@ func (c *Client) place(ctx context.Context, req platform.CreateRequest, want *pl
 	if req.Node != "" {
 		candidates = slices.DeleteFunc(candidates, func(a answer[[]vmInfo]) bool { return a.host.Name != req.Node })
 	}
-	if len(candidates) == 0 {
+	switch {
+	case len(candidates) > 0:
+	case slices.ContainsFunc(c.hosts, func(h *host) bool { return h.Name == req.Node }):
+		return nil, fmt.Errorf("node %.64q does not answer: %w: %w", req.Node, platform.ErrBusy, platform.ErrRefused)
+	default:
 		return nil, fmt.Errorf("node %.64q is none of the endpoints: %w", req.Node, platform.ErrRefused)
 	}
 	var problems []error
@@ -244,8 +257,10 @@ func (c *Client) order(ctx context.Context, doing string, h *host, want *plan) (
 }
 
 // finish confirms a stopped CVM and starts it. It was made: no error is ErrRefused. Where another
-// process made a CVM of the name at the same time, the own one is removed before its first start.
-func (c *Client) finish(ctx context.Context, doing string, h *host, id string, want *plan) (platform.Instance, error) {
+// process made a CVM of the name at the same time, the own one is removed before its first start. A continued CVM has
+// the env of an earlier attempt, and gets the env of req.
+func (c *Client) finish(ctx context.Context, doing string, at found, want *plan, req platform.CreateRequest, continued bool) (platform.Instance, error) {
+	h, id := at.host, at.id
 	failed := func(err error) (platform.Instance, error) {
 		return platform.Instance{}, fmt.Errorf("%s: cvm %s on node %s is made and not started: %w", doing, id, h.Name, unknown(err))
 	}
@@ -259,7 +274,7 @@ func (c *Client) finish(ctx context.Context, doing string, h *host, id string, w
 	if wrong := differs(vm, want); wrong != "" {
 		return failed(fmt.Errorf("the host shows %s: delete it", wrong))
 	}
-	switch alone, err := c.alone(ctx, doing, want.Name, id); {
+	switch alone, err := c.alone(ctx, doing, req, id); {
 	case err != nil:
 		return failed(err)
 	case !alone:
@@ -267,6 +282,15 @@ func (c *Client) finish(ctx context.Context, doing string, h *host, id string, w
 			return failed(fmt.Errorf("another cvm has its name: delete it: %w", err))
 		}
 		return platform.Instance{}, fmt.Errorf("%s: another cvm of this name was made at the same time, so the own one was removed before its first start: %w", doing, platform.ErrBusy)
+	}
+	if continued && (len(req.Template.Env) > 0 || vm.Configuration.EncryptedEnv != "") {
+		sealed, err := c.sealEnv(ctx, h, want.AppID, req.Provisioned.EnvKey, req.Template.Env)
+		if err == nil {
+			err = c.send(ctx, "renew the env", h, vm, updateRequest{ID: id, EncryptedEnv: sealed})
+		}
+		if err != nil {
+			return failed(err)
+		}
 	}
 	c.remember(strings.ToLower(id), h)
 	if _, err := h.start(ctx, vm); err != nil {
@@ -282,14 +306,16 @@ func (c *Client) finish(ctx context.Context, doing string, h *host, id string, w
 // may have made one since. Of two processes that make one name, the later finds the CVM of the
 // earlier. Both may find both, and then neither CVM is started: an order among them would let an
 // earlier one start that looked before the later one was there.
-func (c *Client) alone(ctx context.Context, doing, name, id string) (bool, error) {
-	all, err := c.everyName(ctx, doing)
+func (c *Client) alone(ctx context.Context, doing string, req platform.CreateRequest, id string) (bool, error) {
+	// The CVM is made: a silent host matters for its name only.
+	req.AppID = cmp.Or(req.AppID, req.Provisioned.AppID)
+	all, err := c.everyName(ctx, doing, req)
 	if err != nil {
 		return false, err
 	}
 	for _, a := range all {
 		for _, vm := range a.value {
-			if vm.ID != id && strings.EqualFold(vm.Name, name) && vm.status() != statusRemoving {
+			if vm.ID != id && strings.EqualFold(vm.Name, req.Name) && vm.status() != statusRemoving {
 				return false, nil
 			}
 		}

@@ -177,6 +177,35 @@ func TestEnvIsReplaced(t *testing.T) {
 	}
 }
 
+// The values may have changed since the create that was interrupted.
+func TestAContinuedCreateGetsTheEnvOfNow(t *testing.T) {
+	for _, version := range []string{"0.5.5", "0.6.0"} {
+		for name, now := range map[string]map[string]string{"other values": {"WHO": "later"}, "no values": nil} {
+			r := newRig(t)
+			r.host.version = version
+			tmpl := template(0, "WHO")
+			tmpl.Env = map[string]string{"WHO": "earlier"}
+			p, err := r.Provision(t.Context(), "", tmpl)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req := platform.CreateRequest{Name: "a-0", Provisioned: p, Template: tmpl}
+			r.host.inject(platformtest.Fault{Path: "/prpc/StartVm", Mode: platformtest.ResetBefore})
+			if _, err := r.Create(t.Context(), req); err == nil {
+				t.Fatal("the create was not interrupted")
+			}
+			req.Template.Env = now
+			if _, err := r.Create(t.Context(), req); err != nil || r.host.sent("CreateVm") != 1 {
+				t.Errorf("%s on %s: %v after %d calls", name, version, err, r.host.sent("CreateVm"))
+			}
+			made := r.byName("a-0")
+			if got := r.host.env(t, "a-0", made.AppID); !maps.Equal(got, now) || !made.Running() {
+				t.Errorf("%s on %s: the guest reads %v, and the cvm is %s; want %v, running", name, version, got, made.Status, now)
+			}
+		}
+	}
+}
+
 // Env is sealed for a key that the known service signed, and for no other.
 func TestAForgedEnvKeyIsRefused(t *testing.T) {
 	cloud, err := attestsim.OpenCloud(t.TempDir())
