@@ -11,8 +11,10 @@ type Call struct {
 	// after the other, one call each.
 	Part    Part   `json:"part,omitempty"`
 	Applied []Part `json:"applied,omitempty"`
-	// Number counts the step's calls, including this call.
+	// Number counts the step's calls, including this call. Vain counts those creates among them, before this call, that
+	// certainly had no effect, on a platform that stops first.
 	Number int `json:"number,omitempty"`
+	Vain   int `json:"vain,omitempty"`
 	// IssuedAt is set in the transaction that enters Acting, before the call.
 	IssuedAt time.Time `json:"issued_at,omitzero"`
 	Outcome  Outcome   `json:"outcome,omitempty"`
@@ -37,6 +39,9 @@ type Call struct {
 // issue makes c the next call, for part. The record keeps the platform's state before the call: each later leader
 // judges the effect against it.
 func (c *Call) issue(part Part, f Facts, now time.Time) {
+	if f.StopFirst && part == PartCreate && c.Part == PartCreate && c.InVain() {
+		c.Vain++
+	}
 	c.Part, c.HashWanted, c.OwnEnv = part, f.WantedHash, f.OwnEnv
 	if p := f.Platform; p != nil {
 		c.HashBefore, c.UpdatedBefore, c.BootErrorBefore = p.ComposeHash, p.UpdatedAt, p.BootError

@@ -128,7 +128,7 @@ func (op Operation) call(f Facts, now time.Time) (Operation, []Effect) {
 	if op.Call.Force {
 		op.Reason += ", without asking the guest"
 	}
-	return op, []Effect{{Kind: CallPlatform, Call: op.Call.Part, Force: force, Shape: op.change(f), VMUUID: op.CVM.VMUUID, InstanceID: op.CVM.InstanceID, Number: op.Call.Number}}
+	return op, []Effect{{Kind: CallPlatform, Call: op.Call.Part, NotOn: f.NotOn, Force: force, Shape: op.change(f), VMUUID: op.CVM.VMUUID, InstanceID: op.CVM.InstanceID, Number: op.Call.Number}}
 }
 
 // undo records why the change is not made after the CVM was stopped. The step ends once the CVM starts as it was: no

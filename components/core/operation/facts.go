@@ -21,6 +21,8 @@ type Facts struct {
 	Platform      *PlatformView
 	// Duplicates counts further CVMs under the Slot's name (R67).
 	Duplicates int
+	// NotOn are the nodes without an answer that certainly have no CVM under the Slot's name.
+	NotOn []string
 	// ObservedAt is when the platform was asked.
 	ObservedAt time.Time
 	// WantedHash is the compose hash of To; empty when not known.
@@ -249,6 +251,8 @@ type Effect struct {
 	// VMUUID and InstanceID name the CVM; empty for Create.
 	VMUUID     string
 	InstanceID string
+	// NotOn, of a create, are the nodes without an answer that certainly have no CVM of the Slot.
+	NotOn []string
 	// Number of the call, to be handed back in CallResult.
 	Number int
 }

@@ -67,6 +67,15 @@ func (w *world) silentNode(m *member) string {
 	return fmt.Sprintf("%s %s not answer, and %s may be there", plural(len(silent), "node")+" "+Few(silent, ", "), pick(len(silent) == 1, "does", "do"), m.slot)
 }
 
+// notOn returns the silent nodes, if they certainly have no CVM of m: no call can have made one there, or it was deleted
+// or declared lost. Names are unique, so a create needs the answer of every other node.
+func (w *world) notOn(m *member) []string {
+	if w.silentNode(m) != "" {
+		return nil
+	}
+	return w.obs.SilentNodes
+}
+
 // declaredLost: an operator's request to replace m says that its CVM is lost, so that the new CVM does not wait for the
 // node of the old CVM. From the call on that makes the new CVM, the node of the new CVM counts.
 func (w *world) declaredLost(m *member) bool {
@@ -83,7 +92,7 @@ func (w *world) unmade(op *operation.Operation) bool {
 	switch {
 	case !c.Makes():
 		return true
-	case c.Has(operation.PartCreate) || c.Number != 1+len(c.Applied):
+	case c.Has(operation.PartCreate) || c.Number != 1+c.Vain+len(c.Applied):
 		return false
 	}
 	return c.InVain() || c.Outcome == "" && w.now.Before(c.IssuedAt.Add(w.t.Settle))

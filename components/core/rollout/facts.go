@@ -66,7 +66,7 @@ func (w *world) specAt(revision string) group.Spec {
 // addSeen copies the observation of m into f.
 func (w *world) addSeen(f *operation.Facts, m *member) {
 	f.PlatformKnown, f.Unlisted = w.platformKnown(m), w.silentNode(m)
-	f.Duplicates = len(m.seen.Duplicates)
+	f.NotOn, f.Duplicates = w.notOn(m), len(m.seen.Duplicates)
 	if i := m.seen.Instance; i != nil {
 		f.Platform = &operation.PlatformView{
 			VMUUID: i.VMUUID, InstanceID: i.InstanceID, Running: i.Running(), InProgress: i.InProgress, Stuck: i.InProgress && !w.platformWorks(m), Stopped: w.staysDown(i),

@@ -163,6 +163,10 @@ func (w *world) holdsOfCreate(c candidate, l evaluation) []Hold {
 	if w.appID == "" && (len(l.taken.creates) > 0 || otherThan(c.m, w.tally.creating) != nil) {
 		holds = append(holds, hold(HoldAppID, "the first CVM of the group allots the app id; the others follow"))
 	}
+	if silent := w.obs.SilentNodes; len(silent) > 0 && w.madeAppID() == "" {
+		holds = append(holds, hold(HoldAppID, "%s %s not answer, and a new app needs the answer of every node",
+			plural(len(silent), "node")+" "+Few(silent, ", "), pick(len(silent) == 1, "does", "do")))
+	}
 	return holds
 }
 

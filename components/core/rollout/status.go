@@ -244,7 +244,7 @@ func (w *world) unknownMembers() string {
 	}
 	for i, why := range order {
 		of := slots[why]
-		order[i] = fmt.Sprintf("%s: %s %s unknown; if the node is lost for good: cadre instance replace SLOT", why, Few(of, ", "), pick(len(of) == 1, "is", "are"))
+		order[i] = fmt.Sprintf("%s: %s %s unknown; if the node is lost for good with its disks: end an open step of the slot (cadre operation mark-failed OPERATION), then cadre instance replace SLOT", why, Few(of, ", "), pick(len(of) == 1, "is", "are"))
 	}
 	return strings.Join(order, "; ")
 }

@@ -18,6 +18,8 @@ type places struct {
 	others []placement.Other
 	// chosen is the node that the current call names.
 	chosen string
+	// notOn are the silent hosts that the current create needs no answer of.
+	notOn []string
 }
 
 // nodeFor is where the platform makes a CVM: on the named node, or on its first node.

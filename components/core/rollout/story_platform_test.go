@@ -2,6 +2,7 @@ package rollout_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -70,6 +71,12 @@ func (w *world) call(part operation.Part, slot, uuid, revision string, effective
 	case f.times > 0:
 		if f.times--; f.times == 0 {
 			delete(w.faults, slot)
+		}
+	}
+	// A driver makes no second CVM of one name: it needs an answer of each host that may have one.
+	for _, host := range slices.Sorted(maps.Keys(w.silent)) {
+		if part == operation.PartCreate && !slices.Contains(w.notOn, host) {
+			f = &fault{outcome: operation.OutcomeBusy, text: "the name may be on " + host}
 		}
 	}
 	if c := w.of(slot); c != nil && c.uuid == uuid && w.silent[c.node] {

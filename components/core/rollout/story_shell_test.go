@@ -345,13 +345,14 @@ func (c *coordinator) call(op operation.Operation, e operation.Effect) {
 		return
 	}
 	c.w.startEarly(e.Call, op.Slot, false)
-	if reason, ok := operation.MayCall(op, c.lookAgain(op)); !ok {
+	seen := c.lookAgain(op)
+	if reason, ok := operation.MayCall(op, seen); !ok {
 		c.answers[op.ID] = operation.CallResult{Number: e.Number, Outcome: operation.OutcomeNotMade, Message: reason}
 		c.note(string(op.Kind)+" of "+op.Slot, "call %d is not made", e.Number)
 		return
 	}
 	c.check.called(op, e)
-	c.w.force, c.w.chosen = e.Force, op.Call.Node
+	c.w.force, c.w.chosen, c.w.notOn = e.Force, op.Call.Node, seen.NotOn
 	if e.Call == operation.PartCreate {
 		c.check.placed(op)
 	}

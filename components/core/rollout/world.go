@@ -269,9 +269,11 @@ func (m *member) last() *operation.Operation {
 
 // knownAppID returns the app of the group, once the spec or a member names it.
 func (w *world) knownAppID() string {
-	if w.spec.AppID != "" {
-		return w.spec.AppID
-	}
+	return cmp.Or(w.spec.AppID, w.madeAppID())
+}
+
+// madeAppID returns the app in which a CVM of the group was made, by the records or the platform; "": none is known.
+func (w *world) madeAppID() string {
 	for _, m := range w.everyone {
 		if m.record.AppID != "" {
 			return m.record.AppID

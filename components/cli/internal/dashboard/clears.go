@@ -31,7 +31,7 @@ var clears = map[string]string{
 	"domain_in_progress":      "Wait; `cadre instance update SLOT` skips the order. Without `order` the rollout takes members of several domains.",
 	"precondition":            "Change the spec, or correct the platform, as the message says.",
 	"predecessor":             "Wait; `management_policy = \"PARALLEL\"` skips this rule.",
-	"app_id":                  "Wait.",
+	"app_id":                  "Wait; remove a lost node from the platform's nodes.",
 	"placement":               "Add a node, change the rule in the message, or remove `placement.require`.",
 	"set_changing":            "Wait. For a member that fails to arrive: `cadre instance replace SLOT`.",
 	"voter_scale_in":          "Raise `replicas` again.",

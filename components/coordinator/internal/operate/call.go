@@ -49,7 +49,7 @@ func (o *Operator) call(ctx context.Context, lease store.Lease, seen observe.See
 func (o *Operator) send(ctx context.Context, seen observe.Seen, op operation.Operation, effect operation.Effect, result *operation.CallResult) error {
 	switch effect.Call {
 	case operation.PartCreate:
-		return o.create(ctx, seen, op, result)
+		return o.create(ctx, seen, op, effect, result)
 	case operation.PartResources, operation.PartOSImage:
 		return o.reshape(ctx, seen, effect, result)
 	case operation.PartCompose:
@@ -117,12 +117,12 @@ func shapeOf(effect operation.Effect) platform.Shape {
 
 // create makes the Slot's CVM in the group's app. The first CVM goes into the app that was
 // provisioned for it.
-func (o *Operator) create(ctx context.Context, seen observe.Seen, op operation.Operation, result *operation.CallResult) error {
+func (o *Operator) create(ctx context.Context, seen observe.Seen, op operation.Operation, effect operation.Effect, result *operation.CallResult) error {
 	p, ok := o.preparedFor(op)
 	if !ok {
 		return fmt.Errorf("%w: the creation is not prepared any more", platform.ErrBusy)
 	}
-	req := platform.CreateRequest{Name: o.platformName(seen, op.Slot), Provisioned: p.provisioned, Template: p.template, Node: op.Call.Node}
+	req := platform.CreateRequest{Name: o.platformName(seen, op.Slot), Provisioned: p.provisioned, Template: p.template, Node: op.Call.Node, NotOn: effect.NotOn}
 	req.Template.Env = envOf(seen, op, p.content)
 	if !p.newApp {
 		req.AppID = p.provisioned.AppID

@@ -201,6 +201,7 @@ func (o *Operator) actOn(ctx context.Context, lease store.Lease, op operation.Op
 		o.notMade(op, effect, reason)
 		return
 	}
+	effect.NotOn = facts.NotOn // as of the last look
 	o.call(ctx, lease, seen, op, effect)
 }
 
