@@ -140,8 +140,13 @@ func (o *Operator) provision(ctx context.Context, v *view.View, seen observe.See
 	vm := op.CVM.VMUUID
 	app := appOf(seen)
 	if op.Kind == operation.Create || op.Kind == operation.Replace {
-		vm = anyInstance(seen, app)
-		if p.newApp = vm == ""; p.newApp && seen.Spec.AppID != "" {
+		if vm, p.newApp, err = o.throughFor(seen, app); err != nil {
+			return prepared{}, err
+		}
+		switch {
+		case vm == "" && !p.newApp:
+			p.template.AppID = app
+		case p.newApp && seen.Spec.AppID != "":
 			p.template.AppID = seen.Spec.AppID
 		}
 	}
@@ -152,7 +157,11 @@ func (o *Operator) provision(ctx context.Context, v *view.View, seen observe.See
 	}
 	ctx, cancel := context.WithTimeout(ctx, defaultProvisionTime)
 	defer cancel()
-	defer func() { o.judged(op.To, err) }()
+	defer func() {
+		if err != nil || vm != "" || !o.cfg.Timing.StopFirst {
+			o.judged(op.To, err)
+		} // otherwise the hosts of the present CVMs were not asked
+	}()
 	if err := o.offered(ctx, seen, vm, p.template); err != nil {
 		return prepared{}, err
 	}
@@ -175,6 +184,21 @@ func (o *Operator) provision(ctx context.Context, v *view.View, seen observe.See
 		return prepared{}, fmt.Errorf("the platform's answer: %w", err)
 	}
 	return p, nil
+}
+
+// throughFor is how the platform is asked about a new CVM in the group's app: through the CVM vm, or through none. newApp:
+// no CVM was made in the app. On own hosts no CVM is named, since the image of its host says nothing about the host of
+// the new CVM, and the app of the records is kept when all CVMs are gone.
+func (o *Operator) throughFor(seen observe.Seen, app string) (vm string, newApp bool, err error) {
+	vm = anyInstance(seen, app)
+	if !o.cfg.Timing.StopFirst {
+		return vm, vm == "", nil
+	}
+	recorded := slices.ContainsFunc(seen.Records.Slots, func(s group.SlotRecord) bool { return app != "" && s.AppID == app })
+	if newApp = vm == "" && !recorded; newApp && len(seen.Now.SilentNodes) > 0 {
+		return "", false, fmt.Errorf("a new app needs the answer of every node, and none comes from %s", rollout.Few(seen.Now.SilentNodes, ", "))
+	}
+	return "", newApp, nil
 }
 
 // judged remembers a refused Revision until the platform accepts it. The refusal concerns its

@@ -3,12 +3,17 @@ package operate
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"cadre.dev/coordinator/internal/observe"
+	"cadre.dev/coordinator/internal/specvalidate"
 	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
+	"cadre.dev/core/rollout"
 	"cadre.dev/platform"
 )
 
@@ -73,5 +78,62 @@ func TestR62_TheClockIsSetBackAfterTheLeaseWasTaken(t *testing.T) {
 		if got := o.tookAt(now.Add(later)); !got.Equal(now) {
 			t.Errorf("%s later it was taken %s ago", later, now.Add(later).Sub(got))
 		}
+	}
+}
+
+// TestANewCVMOfOwnHostsIsAskedAboutWithoutAnother: the image of another CVM's host says nothing about the host of the
+// new CVM. The app of the records stays the group's app when all its CVMs are gone, since its id decides about keys.
+func TestANewCVMOfOwnHostsIsAskedAboutWithoutAnother(t *testing.T) {
+	app := strings.Repeat("a", 40)
+	recorded := observe.Seen{}
+	recorded.Records.Slots = []group.SlotRecord{{Slot: "pg-0", AppID: app}}
+	listed := observe.Seen{}
+	listed.Listing.Instances = []platform.Instance{{VMUUID: "vm-0", AppID: app}}
+	silent := func(seen observe.Seen) observe.Seen {
+		seen.Now.SilentNodes = []string{"host-b"}
+		return seen
+	}
+	for name, c := range map[string]struct {
+		seen         observe.Seen
+		own          bool
+		vm           string
+		newApp, fail bool
+	}{
+		"own hosts, a CVM is there":               {seen: listed, own: true},
+		"own hosts, all CVMs are gone":            {seen: silent(recorded), own: true},
+		"own hosts, a new app":                    {seen: observe.Seen{}, own: true, newApp: true},
+		"own hosts, a new app and a silent host":  {seen: silent(observe.Seen{}), own: true, fail: true},
+		"another platform, a CVM is there":        {seen: listed, vm: "vm-0"},
+		"another platform, the CVMs are all gone": {seen: recorded, newApp: true},
+	} {
+		o := New(Config{Now: time.Now, Timing: rollout.Timing{StopFirst: c.own}})
+		vm, newApp, err := o.throughFor(c.seen, app)
+		if vm != c.vm || newApp != c.newApp || (err != nil) != c.fail || c.fail && !strings.Contains(err.Error(), "host-b") {
+			t.Errorf("%s: through %q, new app %t, %v", name, vm, newApp, err)
+		}
+	}
+}
+
+// made keeps the request of a Create.
+type made struct {
+	platform.Platform
+	req platform.CreateRequest
+}
+
+func (m *made) Create(_ context.Context, req platform.CreateRequest) (platform.Instance, error) {
+	m.req = req
+	return platform.Instance{}, nil
+}
+
+// TestACreateHandsOverTheNodesWithoutItsName, and the app of the records.
+func TestACreateHandsOverTheNodesWithoutItsName(t *testing.T) {
+	p, app := &made{}, strings.Repeat("a", 40)
+	o := New(Config{Platform: p, Now: time.Now, Cluster: "demo", Validator: &specvalidate.Validator{}})
+	op := operation.Operation{ID: "pg.1.pg-0", Group: "pg", Slot: "pg-0", Kind: operation.Create}
+	o.prepared[op.ID] = prepared{at: time.Now(), provisioned: platform.Provisioned{AppID: app}}
+	var result operation.CallResult
+	err := o.create(t.Context(), observe.Seen{}, op, operation.Effect{Call: operation.PartCreate, NotOn: []string{"host-b"}}, &result)
+	if err != nil || !slices.Equal(p.req.NotOn, []string{"host-b"}) || p.req.AppID != app {
+		t.Errorf("the platform got %+v, %v", p.req, err)
 	}
 }
