@@ -11,8 +11,8 @@ type Call struct {
 	// after the other, one call each.
 	Part    Part   `json:"part,omitempty"`
 	Applied []Part `json:"applied,omitempty"`
-	// Number counts the step's calls, including this call. Vain counts those creates among them, before this call, that
-	// certainly had no effect, on a platform that stops first.
+	// Number counts the step's calls, including this call. Vain, of a create on a platform that stops first, counts the
+	// earlier calls without an effect that certainly made no CVM.
 	Number int `json:"number,omitempty"`
 	Vain   int `json:"vain,omitempty"`
 	// IssuedAt is set in the transaction that enters Acting, before the call.
@@ -39,7 +39,11 @@ type Call struct {
 // issue makes c the next call, for part. The record keeps the platform's state before the call: each later leader
 // judges the effect against it.
 func (c *Call) issue(part Part, f Facts, now time.Time) {
-	if f.StopFirst && part == PartCreate && c.Part == PartCreate && c.InVain() {
+	switch first := c.Part != PartCreate; {
+	case part != PartCreate || !f.StopFirst:
+	case first:
+		c.Vain = c.Number - len(c.Applied) // repeated deletes
+	case c.InVain():
 		c.Vain++
 	}
 	c.Part, c.HashWanted, c.OwnEnv = part, f.WantedHash, f.OwnEnv

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"cadre.dev/platform"
 )
@@ -109,13 +110,24 @@ const (
 	maxDiskGB     = 64 << 10
 )
 
+// notOnTimeout bounds the question to a host whose answer a create can do without.
+const notOnTimeout = time.Second
+
 // names are the CVMs of every host, in brief.
 type names []answer[[]vmInfo]
 
 // everyName lists all hosts. Each must answer, since the name may be on any, except the nodes of req.NotOn. A new app
 // needs every answer, since its id may be on any host too.
 func (c *Client) everyName(ctx context.Context, doing string, req platform.CreateRequest) (names, error) {
-	answers := ask(ctx, c.hosts, func(ctx context.Context, h *host) ([]vmInfo, error) { return h.status(ctx, statusRequest{Brief: true}) })
+	answers := ask(ctx, c.hosts, func(ctx context.Context, h *host) ([]vmInfo, error) {
+		if req.AppID != "" && slices.Contains(req.NotOn, h.Name) {
+			// The caller's time is for the hosts that answer.
+			short, cancel := context.WithTimeoutCause(ctx, notOnTimeout, fmt.Errorf("no answer within %s", notOnTimeout))
+			defer cancel()
+			ctx = short
+		}
+		return h.status(ctx, statusRequest{Brief: true})
+	})
 	good, err := lost(doing, answers)
 	may := "the name"
 	switch missing, some := errors.AsType[*platform.Unanswered](err); {
