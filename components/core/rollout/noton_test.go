@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -66,4 +67,27 @@ func TestTheFirstCVMOfAGroupWaitsForEveryNode(t *testing.T) {
 	wantHeld(t, f.plan(), "db-0", HoldAppID)
 	f.rec.Slots[1] = group.SlotRecord{Group: "db", Slot: "db-1", Ordinal: 1, AppID: f.spec.AppID}
 	wantExecutes(t, f.plan(), "CREATE db-0")
+}
+
+// TestAnUnknownMemberHasAWayOut: a step whose call cannot be decided is ended first, since no other step of its Slot begins
+// before.
+func TestAnUnknownMemberHasAWayOut(t *testing.T) {
+	f := newFixture(3, "none")
+	f.spec.Platform, f.obs.SilentNodes = "vmm", []string{"b"}
+	f.obs.Slots[2].Instance, f.obs.Slots[2].Report, f.rec.Slots[2].Node = nil, nil, "b"
+	message := func() string {
+		for _, c := range f.plan().Status.Conditions {
+			if c.Type == ConditionObserved {
+				return c.Message
+			}
+		}
+		return ""
+	}
+	if got, want := message(), "node b does not answer: db-2 is unknown; if the node is lost for good with its disks: cadre instance replace SLOT"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	f.op(2, operation.Acting, func(op *operation.Operation) { op.Call = operation.Call{Part: operation.PartStop, Number: 1} })
+	if got, want := message(), "cadre operation mark-failed for "+f.rec.Operations[0].ID+", then cadre instance replace SLOT"; !strings.HasSuffix(got, want) {
+		t.Errorf("%q, want the end %q", got, want)
+	}
 }

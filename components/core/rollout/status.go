@@ -233,18 +233,24 @@ func (w *world) conditions(s group.Status) []group.Condition {
 // unknownMembers names the silent nodes with the members that are unknown for that; "": there are none.
 func (w *world) unknownMembers() string {
 	var order []string
-	slots := map[string][]string{}
+	slots, steps := map[string][]string{}, map[string][]string{}
 	for _, m := range w.everyone {
 		if why := w.silentNode(m); why != "" {
 			if len(slots[why]) == 0 {
 				order = append(order, why)
 			}
 			slots[why] = append(slots[why], m.slot)
+			if m.open != nil && m.open.Phase == operation.Acting {
+				steps[why] = append(steps[why], m.open.ID) // no other step begins before it ends
+			}
 		}
 	}
 	for i, why := range order {
-		of := slots[why]
-		order[i] = fmt.Sprintf("%s: %s %s unknown; if the node is lost for good with its disks: end an open step of the slot (cadre operation mark-failed OPERATION), then cadre instance replace SLOT", why, Few(of, ", "), pick(len(of) == 1, "is", "are"))
+		of, first := slots[why], ""
+		if len(steps[why]) > 0 {
+			first = "cadre operation mark-failed for " + Few(steps[why], ", ") + ", then "
+		}
+		order[i] = fmt.Sprintf("%s: %s %s unknown; if the node is lost for good with its disks: %scadre instance replace SLOT", why, Few(of, ", "), pick(len(of) == 1, "is", "are"), first)
 	}
 	return strings.Join(order, "; ")
 }
