@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
 )
@@ -31,7 +32,8 @@ func (e *RolloutError) Error() string {
 //
 // Outcome waits for the removal of Slots that the spec does not want. It does not wait for a Slot
 // that stays until an operator decides about its disk, or clears a protection or a drain without an
-// end. index 0 and revision "" mean the current ones.
+// end. A group with `stopped = true` is done once no CVM of it runs. index 0 and revision "" mean
+// the current ones.
 func Outcome(v View, index uint64, revision string) (done bool, err error) {
 	s := v.Status
 	if s.ObservedIndex < index || s.ObservedIndex == 0 {
@@ -45,6 +47,9 @@ func Outcome(v View, index uint64, revision string) (done bool, err error) {
 		if c.Type == "SpecValid" && !c.Status {
 			return false, &RolloutError{Group: s.Group, State: operation.FailedState, Reason: c.Message}
 		}
+	}
+	if down, all := stopped(v); down {
+		return all, nil
 	}
 	reason := reasonOf(v)
 	switch state {
@@ -72,6 +77,9 @@ func Settled(v View, index uint64) bool {
 	if v.Status.ObservedIndex < index || v.Status.ObservedIndex == 0 {
 		return false
 	}
+	if down, all := stopped(v); down {
+		return all
+	}
 	switch operation.RolloutState(v.Status.RolloutState) {
 	case operation.Complete, operation.PartitionReached:
 		return !leaving(v.Plan)
@@ -80,6 +88,17 @@ func Settled(v View, index uint64) bool {
 	case operation.PausedState, operation.FailedState, operation.SupersededState:
 	}
 	return false
+}
+
+// stopped reports whether the group is to be stopped, and whether each CVM of it is.
+func stopped(v View) (down, all bool) {
+	down = slices.ContainsFunc(v.Status.Conditions, func(c group.Condition) bool {
+		return c.Type == rollout.ConditionAvailable && c.Reason == rollout.ReasonGroupStopped
+	})
+	runs := slices.ContainsFunc(v.Status.Instances, func(i group.InstanceStatus) bool {
+		return i.State != group.SlotStopped && i.PlatformStatus != ""
+	})
+	return down, !runs
 }
 
 // waitsForUpdates reports whether the Slots of an OPPORTUNISTIC group wait only for an operator's

@@ -9,6 +9,8 @@ var fields = []Field{
 	{Path: "replicas", Class: ActionNone, Range: "1 to 2000, with a workload driver 1 to 100", Line: "Number of slots: the first ordinals from 0, except the slots in `without`."},
 	{Path: "without", Class: ActionNone, Line: "Slots that the group lacks, such as `postgres-1`. An existing slot is removed, and its ordinal stays unused."},
 
+	{Path: "stopped", Class: ActionNone, Default: "`false`", Line: "`true` drains and stops every slot, the leader last, and keeps disks and addresses. `false` starts them again."},
+
 	{Path: "template", Line: "Content of a revision."},
 	{Path: "template.compose", Class: ActionRestart, Line: "Text of the compose file, with every image pinned by digest."},
 	{Path: "template.env", Class: ActionRestart, Range: "64 KiB in all", Line: "Environment, encrypted on its way and unmeasured: untrusted, and the wrong place for a secret."},

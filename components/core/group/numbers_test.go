@@ -1,6 +1,7 @@
 package group
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -97,5 +98,21 @@ func TestDefaultProgressDeadlineIsNeverRefused(t *testing.T) {
 		if got := problems(t, s); got != nil {
 			t.Errorf("healthy_deadline %s: %v", healthy, got)
 		}
+	}
+}
+
+// TestR147_NoReplicasNamesTheStop: an operator who wants no slot to run learns how to keep the disks.
+func TestR147_NoReplicasNamesTheStop(t *testing.T) {
+	s := goodSpec()
+	s.Replicas = 0
+	if all := problems(t, s); len(all) != 1 || !strings.Contains(all[0], "stopped = true") {
+		t.Errorf("problems %v", all)
+	}
+	was, now := goodSpec(), goodSpec()
+	if now.Stopped = true; was.Revision() != now.Revision() {
+		t.Error("a stop makes another revision")
+	}
+	if changes := Changes(was, now); len(Exceeding(changes, ActionNone)) > 0 {
+		t.Errorf("a stop costs a step of a rollout: %v", changes)
 	}
 }

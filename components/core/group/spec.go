@@ -17,7 +17,10 @@ type Spec struct {
 	Replicas int `json:"replicas"`
 	// Without names Slots that the group does not have. The leader removes an existing Slot of that
 	// name, and leaves the ordinal unused while the entry exists.
-	Without          []string         `json:"without,omitempty"`
+	Without []string `json:"without,omitempty"`
+	// Stopped: each CVM is drained and stopped, and keeps its disk until the group is started again. It is not part of
+	// the Revision.
+	Stopped          bool             `json:"stopped,omitempty"`
 	Template         Template         `json:"template"`
 	ManagementPolicy ManagementPolicy `json:"management_policy,omitempty"`
 	UpdatePolicy     UpdatePolicy     `json:"update_policy"`

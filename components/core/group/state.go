@@ -25,6 +25,10 @@ const (
 	SlotReplacing SlotState = "Replacing"
 	// SlotDeleting: its CVM is removed.
 	SlotDeleting SlotState = "Deleting"
+	// SlotStopping: the platform is asked to stop its CVM, since the spec has `stopped = true`.
+	SlotStopping SlotState = "Stopping"
+	// SlotStopped: its CVM is stopped with its disk while the spec has `stopped = true`.
+	SlotStopped SlotState = "Stopped"
 	// SlotJoining: its new Boot was admitted; POST_LAUNCH hooks, health and catch-up are awaited.
 	SlotJoining SlotState = "Joining"
 

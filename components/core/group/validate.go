@@ -132,7 +132,9 @@ func (v *validator) group(s Spec) {
 	if s.AppID != "" && !isHex(s.AppID, 40) {
 		v.add("app_id", "", "must be 40 lower-case hex digits, or absent to let the first create allot it")
 	}
-	if s.Replicas < 1 || s.Replicas > MaxReplicas {
+	if s.Replicas == 0 {
+		v.add("replicas", "R147", "is 0: must be 1 to %d; to stop every slot and keep the disks, set stopped = true; to end the group, delete it", MaxReplicas)
+	} else if s.Replicas < 0 || s.Replicas > MaxReplicas {
 		v.add("replicas", "", "is %d: must be 1 to %d", s.Replicas, MaxReplicas)
 	} else if HasDriver(s) && s.Replicas > MaxDriven {
 		v.add("replicas", "", "is %d: a group with workload.kind %q has at most %d", s.Replicas, s.Workload.Kind, MaxDriven)

@@ -195,7 +195,7 @@ func (op Operation) changed(f Facts, now time.Time) Operation {
 		return op.adopt(f, now)
 	case Delete:
 		return op.enter(Booting, now).because("waits for the platform to remove the CVM")
-	case Update, Restart, Drain:
+	case Update, Restart, Drain, Stop:
 	}
 	return op.enter(Booting, now).because("waits for the new boot")
 }

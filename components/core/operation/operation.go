@@ -59,10 +59,13 @@ const (
 	// Drain takes a Slot out of service on an operator's request and makes no platform call. It stays DRAINED until the
 	// request is withdrawn.
 	Drain Kind = "DRAIN"
+	// Stop drains the Slot, stops its CVM, and keeps the CVM stopped while its group is to be stopped. Then the same step
+	// starts the CVM again.
+	Stop Kind = "STOP"
 )
 
 // InPlace reports whether the Slot keeps its CVM and disk.
-func (k Kind) InPlace() bool { return k == Update || k == Restart }
+func (k Kind) InPlace() bool { return k == Update || k == Restart || k == Stop }
 
 // another reports whether the step makes, removes or replaces the Slot's CVM.
 func (k Kind) another() bool { return k == Create || k == Delete || k == Replace }
@@ -154,7 +157,7 @@ func (op *Operation) Clocks() []*time.Time {
 // OutlivesRollout reports that op, once ended, still matters to its Slot under a later rollout. Such Operations began
 // with a CVM that was moved, failed half done, healed, drained, or deleted the CVM.
 func (op Operation) OutlivesRollout() bool {
-	return op.EndedHalfDone() || op.Before.PendingBoot.To != "" || op.Actor == ActorHealing || op.Kind == Drain || op.Kind == Delete
+	return op.EndedHalfDone() || op.Before.PendingBoot.To != "" || op.Actor == ActorHealing || op.Kind == Drain || op.Kind == Stop || op.Kind == Delete
 }
 
 // EndedHalfDone reports that op failed with a part of its change applied.

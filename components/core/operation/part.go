@@ -14,7 +14,7 @@ func (op Operation) parts(f Facts) []Part {
 		all = []Part{PartCreate}
 	case Delete:
 		all = []Part{PartDelete}
-	case Restart:
+	case Restart, Stop:
 		all = []Part{PartRestart}
 	case Replace:
 		all = []Part{PartCreate}
@@ -27,9 +27,9 @@ func (op Operation) parts(f Facts) []Part {
 	case Drain:
 	}
 	all = slices.DeleteFunc(all, op.Call.Has)
-	switch runs := f.StopFirst && op.Kind.InPlace() && !op.isStopped(f); {
+	switch runs := (f.StopFirst || op.Kind == Stop) && op.Kind.InPlace() && !op.isStopped(f); {
 	case !runs:
-	case op.Call.Has(PartStop) && op.Kind == Restart:
+	case op.Call.Has(PartStop) && op.startsAgain(f):
 		return nil // the start of the host after the stop is the wanted restart
 	case len(all) > 0:
 		return slices.Insert(all, 0, PartStop) // again, if the host started the CVM after a stop
@@ -75,7 +75,7 @@ func (op Operation) keptDown(f Facts) bool {
 		return accepted && op.Before.Stopped || f.StopFirst && (accepted || op.Call.Has(PartCompose))
 	case Create, Replace:
 		return accepted && f.StopFirst
-	case Restart, Delete, Drain:
+	case Restart, Delete, Drain, Stop:
 	}
 	return false
 }
@@ -84,7 +84,7 @@ func (op Operation) keptDown(f Facts) bool {
 // the old Boot, and wait for another.
 func (op Operation) upMeanwhile(f Facts) bool {
 	changed := op.Kind == Update && (!op.Entered[Booting].IsZero() || op.Call.Has(PartCompose))
-	stopped := op.Kind == Restart && (op.Call.Has(PartStop) || op.Call.Part == PartStop && !op.Call.InVain())
+	stopped := op.startsAgain(f) && (op.Call.Has(PartStop) || op.Call.Part == PartStop && !op.Call.InVain())
 	return (changed || stopped) && op.newBoot(f)
 }
 

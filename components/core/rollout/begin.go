@@ -47,7 +47,7 @@ func (p *Plan) Begin(a Action, term uint64, now time.Time) (op operation.Operati
 	if a.Retarget != nil {
 		op = a.Retarget.Retarget(op)
 	}
-	if a.Actor == operation.ActorHealing || a.Actor == operation.ActorOperator && a.Kind != operation.Update {
+	if a.Kind == operation.Stop || a.Actor == operation.ActorHealing || a.Actor == operation.ActorOperator && a.Kind != operation.Update {
 		op.Rollout = "" // the step is not part of the rollout, and no evidence about it
 	}
 	for i := range p.Slots {

@@ -128,7 +128,7 @@ func (w *world) decide() (actions []Action, warnings []string) {
 func (w *world) inProgress() []Action {
 	var actions []Action
 	for _, m := range w.everyone {
-		if m.open == nil || w.retargetable(m) {
+		if m.open == nil || w.retargetable(m) || m.staysStopped() && w.groupStopped() {
 			continue
 		}
 		op := m.open
@@ -273,7 +273,7 @@ func (t *taken) add(w *world, c candidate) {
 		t.creates = append(t.creates, c.m.slot)
 	case operation.Replace:
 		t.replacing = append(t.replacing, c.m)
-	case operation.Update, operation.Restart, operation.Delete, operation.Drain:
+	case operation.Update, operation.Restart, operation.Delete, operation.Drain, operation.Stop:
 	}
 	if w.voter(c.m) {
 		t.voters = append(t.voters, c.m)

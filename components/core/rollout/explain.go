@@ -22,6 +22,9 @@ func (w *world) message(actions []Action) string {
 			return w.stepMessage(w.find(a.Slot))
 		}
 	}
+	if w.groupStopped() && !slices.ContainsFunc(w.everyone, w.toStop) {
+		return "the group is stopped by its spec; to start it: stopped = false"
+	}
 	for _, a := range actions {
 		if a.Execute && a.Operation == "" {
 			return fmt.Sprintf("begins %s of %s", a.Kind, a.Slot)

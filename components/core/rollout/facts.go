@@ -104,10 +104,15 @@ func (w *world) staysDown(i *Instance) bool {
 
 // unwanted returns why op should not act any more; empty while it should (R82, R105).
 func (w *world) unwanted(m *member, op operation.Operation) string {
+	if op.Kind == operation.Stop {
+		return w.unstopped(m, op)
+	}
 	if marked := w.unwantedByHand(m, op); op.Kind == operation.Drain || marked != "" {
 		return marked
 	}
 	switch {
+	case op.Kind != operation.Delete && w.groupStopped():
+		return groupStoppedText
 	case op.Kind == operation.Delete && !m.terminating:
 		return "the slot is wanted again"
 	case op.Kind == operation.Delete:

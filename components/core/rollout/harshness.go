@@ -20,7 +20,7 @@ func (w *world) actionOf(c candidate) group.UpdateAction {
 		return group.ActionRestart
 	case operation.Replace:
 		return group.ActionReplace
-	case operation.Create, operation.Delete, operation.Drain:
+	case operation.Create, operation.Delete, operation.Drain, operation.Stop:
 	}
 	return ""
 }

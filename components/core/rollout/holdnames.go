@@ -13,6 +13,10 @@ const (
 	// HoldPaused and HoldFrozen: an operator stopped new steps (R92).
 	HoldPaused = "paused"
 	HoldFrozen = "frozen"
+	// HoldGroupStopped: the spec has `stopped = true`, and the step waits for the start of the group.
+	HoldGroupStopped = "group_stopped"
+	// HoldStopOrder: another member of the group is stopped first.
+	HoldStopOrder = "stop_order"
 	// HoldProtected: an operator protects the Slot from disruptive steps (R139).
 	HoldProtected = "protected"
 	// HoldDrained: an operator drained the Slot, and the planner leaves it alone (R139).

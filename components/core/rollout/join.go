@@ -158,7 +158,7 @@ func (w *world) joinOperations() {
 		if op.Actor == operation.ActorHealing && op.Phase.Ended() {
 			m.healed = append(m.healed, op)
 		}
-		if op.Kind == operation.Drain && op.Phase.Ended() {
+		if (op.Kind == operation.Drain || op.Kind == operation.Stop) && op.Phase.Ended() {
 			m.drains = append(m.drains, *op)
 		}
 	}

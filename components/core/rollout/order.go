@@ -19,11 +19,15 @@ func (w *world) candidates() []candidate {
 		case "", operation.Delete:
 		case operation.Create, operation.Replace:
 			creates = append(creates, c)
-		case operation.Update, operation.Restart, operation.Drain:
+		case operation.Update, operation.Restart, operation.Drain, operation.Stop:
 			updates = append(updates, c)
 		}
 	}
 	for _, m := range w.terminating {
+		if c, ok := w.stop(m); ok {
+			updates = append(updates, c)
+			continue
+		}
 		keep := w.obs.Deletion != nil && w.obs.Deletion.KeepCVMs
 		if (m.open == nil || m.rests() && m.drained() && !w.ending() || w.becomesRemoval(m)) && m.seen.Instance != nil && !keep {
 			deletes = append(deletes, w.removal(m))
@@ -37,7 +41,12 @@ func (w *world) candidates() []candidate {
 func (w *world) need(m *member) candidate {
 	marked := m.namesCVM() || m.asked(RequestUpdate)
 	c := candidate{m: m, to: m.want.revision, marked: marked, actor: operation.ActorRollout}
+	if stop, ok := w.stop(m); ok {
+		return stop
+	}
 	switch {
+	case m.staysStopped():
+		return w.whileStopped(m, c)
 	case m.open != nil && !w.retargetable(m) && (!m.drained() || !m.rests()):
 		return c
 	case m.drained():
@@ -83,11 +92,15 @@ func (w *world) retargetable(m *member) bool {
 	if w.becomesRemoval(m) {
 		return true
 	}
+	if m.open != nil && m.open.Kind != operation.Delete && w.groupStopped() {
+		return m.open.Decided() && m.seen.Instance != nil
+	}
 	if m.open == nil || m.open.Kind == operation.Delete || m.open.To == m.want.revision || !w.outdated(m) {
 		return false
 	}
-	if m.open.Kind == operation.Restart && m.open.Request.ID != "" && !m.asked(RequestUpdate) {
-		return false // an operator asked for a boot at the current Revision
+	asked := m.open.Kind == operation.Restart && m.open.Request.ID != ""
+	if (asked || m.open.Kind == operation.Stop) && !m.asked(RequestUpdate) {
+		return false // an operator asked for a boot at the current Revision, or the group starts at it
 	}
 	if proven, known := w.lastProven(); known && m.open.Kind == operation.Replace && m.open.To == proven {
 		return false // the CVM is made again first, and updated like the others

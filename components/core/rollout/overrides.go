@@ -101,12 +101,12 @@ func (w *world) excludedText(m *member) string {
 
 // rests: m was taken out of service and stays out of service.
 func (m *member) rests() bool {
-	return m != nil && m.open != nil && m.open.Kind == operation.Drain && m.open.Phase == operation.Drained
+	return m != nil && m.open != nil && (m.open.Kind == operation.Drain && m.open.Phase == operation.Drained || m.open.StaysStopped())
 }
 
 // notDrained: m was drained, but its present Boot could not be drained or leads again.
 func (m *member) notDrained() bool {
-	return m.rests() && (m.open.NotDrained() || m.leads() || m.named)
+	return m.rests() && m.open.Kind == operation.Drain && (m.open.NotDrained() || m.leads() || m.named)
 }
 
 // drained: an operator wants m out of service. No other step starts for m meanwhile.

@@ -19,7 +19,7 @@ type evaluation struct {
 type harm int
 
 const (
-	// constructive adds a CVM or a member.
+	// constructive adds a CVM or a member, or is a loss that the spec wants.
 	constructive harm = iota
 	// disruptive takes an available member away for a while.
 	disruptive
@@ -29,7 +29,7 @@ const (
 
 func harmOf(k operation.Kind) harm {
 	switch k {
-	case operation.Create:
+	case operation.Create, operation.Stop: // the spec wants the loss that a Stop is for
 		return constructive
 	case operation.Update, operation.Restart, operation.Drain:
 		return disruptive

@@ -21,10 +21,10 @@ var predicateRow = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| ([^|]*) \\| ([^|
 func aboutOf(p predicate) string {
 	kinds := map[operation.Kind]string{
 		operation.Create: "creations", operation.Update: "updates", operation.Restart: "restarts",
-		operation.Delete: "removals", operation.Replace: "replacements", operation.Drain: "drains",
+		operation.Delete: "removals", operation.Replace: "replacements", operation.Drain: "drains", operation.Stop: "stops",
 	}
 	var about []string
-	all := []operation.Kind{operation.Create, operation.Update, operation.Restart, operation.Delete, operation.Replace, operation.Drain}
+	all := []operation.Kind{operation.Create, operation.Update, operation.Restart, operation.Delete, operation.Replace, operation.Drain, operation.Stop}
 	for _, k := range all {
 		if harmOf(k) >= p.from && (p.only == nil || slices.Contains(p.only, k)) {
 			about = append(about, kinds[k])
@@ -34,7 +34,7 @@ func aboutOf(p predicate) string {
 	switch {
 	case len(about) == len(all):
 		text = "everything"
-	case len(about) == len(all)-1 && !slices.Contains(about, kinds[operation.Create]):
+	case len(about) == len(all)-2 && !slices.Contains(about, kinds[operation.Create]) && !slices.Contains(about, kinds[operation.Stop]):
 		text = "all except creations"
 	}
 	if p.voluntary {

@@ -54,6 +54,10 @@ func (w *world) trackRollout() {
 	case r.State == operation.FailedState:
 		// The verdict stands until an operator decides (I6). An automatic event, such as a creation or a returning Slot,
 		// does not remove it.
+	case w.groupStopped():
+		if r.PausedAt.IsZero() {
+			r.PausedAt = w.now // the progress clock restarts with the group
+		}
 	case w.stoppedBy() != "":
 		w.setState(operation.PausedState, w.stoppedBy())
 	default:

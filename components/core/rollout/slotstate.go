@@ -18,14 +18,20 @@ func phaseWord(op operation.Operation) group.SlotState {
 	case operation.Draining:
 		return group.SlotDraining
 	case operation.Drained:
+		if op.StaysStopped() {
+			return group.SlotStopped
+		}
 		if op.Way.Refreshes() {
 			return group.SlotRefreshing // the member serves all the time
 		}
 		return group.SlotDrained
 	case operation.Acting:
+		if op.Kind == operation.Stop && op.Call.Part == operation.PartStop {
+			return group.SlotStopping
+		}
 		return map[operation.Kind]group.SlotState{
 			operation.Create: group.SlotCreating, operation.Update: group.SlotUpdating, operation.Restart: group.SlotRestarting, operation.Delete: group.SlotDeleting,
-			operation.Replace: group.SlotReplacing,
+			operation.Replace: group.SlotReplacing, operation.Stop: group.SlotRestarting,
 		}[op.Kind]
 	case operation.Booting:
 		if op.Kind == operation.Delete {

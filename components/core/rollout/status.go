@@ -15,6 +15,8 @@ import (
 const (
 	// ConditionAvailable: the wanted number of Slots is available.
 	ConditionAvailable = "Available"
+	// ReasonGroupStopped is ConditionAvailable's reason while the spec has `stopped = true`.
+	ReasonGroupStopped = "GroupStopped"
 	// ConditionUpdated: every Slot in scope is proven at the target.
 	ConditionUpdated = "Updated"
 	// ConditionProgressing: a rollout progresses or waits.
@@ -184,7 +186,11 @@ func (w *world) conditions(s group.Status) []group.Condition {
 		out = append(out, c)
 	}
 	state := w.rollout.State
-	add(ConditionAvailable, s.Available == s.Replicas, pick(s.Available == s.Replicas, "AllAvailable", "SomeUnavailable"),
+	available := pick(s.Available == s.Replicas, "AllAvailable", "SomeUnavailable")
+	if w.groupStopped() {
+		available = ReasonGroupStopped
+	}
+	add(ConditionAvailable, s.Available == s.Replicas, available,
 		fmt.Sprintf("%d of %d slots are available", s.Available, s.Replicas))
 	add(ConditionUpdated, !w.workLeft() && w.obs.Complete(), pick(w.workLeft(), "Outdated", "AtTarget"),
 		fmt.Sprintf("%d of %d slots are proven at %.8s", s.Updated, s.Replicas, w.target))
@@ -259,7 +265,7 @@ func (w *world) unknownMembers() string {
 // before. "" while the group has its quorum, or has no voters.
 func (w *world) withoutQuorum() string {
 	had := slices.ContainsFunc(w.members, func(m *member) bool { return m.record.WasAvailableAt != "" })
-	if !had || !w.quorumLost() {
+	if !had || !w.quorumLost() || w.stopsOrStarts() {
 		return ""
 	}
 	v := len(w.view.voters)

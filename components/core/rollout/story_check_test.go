@@ -26,6 +26,7 @@ import (
 //	R139 only its drain begins for a drained Slot, and no step takes a protected
 //	     member away while it works
 //	placement  a hard rule is never broken, and a node that does not answer gets no CVM
+//	R147 only a group with `stopped = true` is stopped, and the leader last
 //	I22  the same input in another order gives the same plan, and a held Action says why
 type checker struct {
 	w     *world
@@ -102,6 +103,7 @@ func (k *checker) begun(a rollout.Action, op operation.Operation, rec rollout.Re
 	repair := op.Kind == operation.Restart && op.Before.Unavailable && stands(k.c.protects)
 	switch {
 	case k.c.deleting != nil || op.Kind == operation.Create && !stands(k.c.drains) || repair:
+	case op.Kind == operation.Stop && !stands(k.c.protects):
 	case stands(k.c.drains) && op.Kind != operation.Drain:
 		k.broke("R139: %s begins of %s, which is drained", op.Kind, op.Slot)
 	case op.Kind == operation.Restart && op.Before.Unavailable: // the member was down in the observation
@@ -138,6 +140,10 @@ func (k *checker) called(op operation.Operation, e operation.Effect) {
 	if e.Call == operation.PartCreate || c == nil || c.uuid != e.VMUUID || !k.w.serves(c) || k.taken[op.Slot] {
 		return
 	}
+	if op.Kind == operation.Stop {
+		k.stops(op.Slot)
+		return
+	}
 	if op.Request.ID != "" && group.HasVoters(k.c.spec) && k.w.leader == "" {
 		return // R45: below quorum no member serves, and an operator named a member outside the quorum
 	}
@@ -145,6 +151,18 @@ func (k *checker) called(op operation.Operation, e operation.Effect) {
 	k.quorum(op.Slot, op.Kind)
 	k.leader(op.Slot)
 	k.taken[op.Slot] = true
+}
+
+// stops checks the stop of a working member: the spec wants it, and no other member serves when the leader stops.
+func (k *checker) stops(slot string) {
+	if !k.c.spec.Stopped {
+		k.broke("R147: %s is stopped, and the spec has stopped = false", slot)
+	}
+	for _, other := range k.c.spec.Members() {
+		if c := k.w.of(other); other != slot && k.w.leader == slot && c != nil && k.w.serves(c) && !k.w.outstanding(other) {
+			k.broke("R147: %s leads and is stopped while %s serves", slot, other)
+		}
+	}
 }
 
 func (k *checker) budget(slot string) {
@@ -202,7 +220,7 @@ func (k *checker) leader(slot string) {
 
 // effective checks an effect of a call.
 func (k *checker) effective(op operation.Operation, e operation.Effect) {
-	if k.w.stopFirst && (e.Call == operation.PartStop || e.Call == operation.PartCompose) {
+	if e.Call == operation.PartStop || k.w.stopFirst && e.Call == operation.PartCompose {
 		return // a stop of a stopped CVM, and another write of the files of one, do no harm
 	}
 	key := fmt.Sprint(op.ID, op.Rollout, op.Order, e.Call) // a newer spec gives an Operation another number and other parts

@@ -156,6 +156,8 @@ func operatorEvents() []event {
 			return err
 		}},
 		{"operator sets REST", func(s *story, arg []string) error { return s.option(arg[0]) }},
+		{"operator stops the group", func(s *story, _ []string) error { s.c.spec.Stopped = true; return nil }},
+		{"operator starts the group", func(s *story, _ []string) error { s.c.spec.Stopped = false; return nil }},
 		{"operator pauses the group", func(s *story, _ []string) error { s.c.pause = &rollout.Override{}; return nil }},
 		{"operator resumes the group", func(s *story, _ []string) error { s.c.pause = nil; return nil }},
 		{"operator freezes everything", func(s *story, _ []string) error { s.c.freeze = &rollout.Override{}; return nil }},

@@ -55,7 +55,7 @@ func (w *world) holdsOfLeading(m *member, op *operation.Operation) []Hold {
 // transfer returns the planned hand-over of c's step, or nil. It needs a leading c and a possible successor (R53,
 // R54).
 func (w *world) transfer(c candidate) *operation.Transfer {
-	if !c.m.leads() || c.kind == operation.Create {
+	if !c.m.leads() || c.kind == operation.Create || c.kind == operation.Stop {
 		return nil
 	}
 	relief := c.condition != well

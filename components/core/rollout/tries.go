@@ -62,7 +62,7 @@ func (w *world) updateRefused(m *member) bool {
 // tries returns the newest run of failed steps of c's Slot with c's purpose.
 func (w *world) tries(c candidate) (n, refusals int, last *operation.Operation) {
 	past := c.m.past
-	if c.kind == operation.Drain {
+	if c.kind == operation.Drain || c.kind == operation.Stop {
 		past = c.m.drains
 	}
 	for i := len(past) - 1; i >= 0; i-- {

@@ -132,7 +132,7 @@ type history struct {
 	makers []*operation.Operation
 	// pendingBoots are the Slot's Operations, of any rollout, that began with a moved CVM or ended between two parts.
 	pendingBoots []*operation.Operation
-	// drains are the ended Operations that drained the Slot, of any rollout.
+	// drains are the ended Operations that drained the Slot for an operator or stopped it, of any rollout.
 	drains []operation.Operation
 	// healed are the ended Operations that healed the Slot, of any rollout.
 	healed []*operation.Operation

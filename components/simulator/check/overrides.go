@@ -9,7 +9,7 @@ import (
 )
 
 // overrides is R139. A protected Slot is not taken away, but a down one is restarted on its disk
-// all the same. A Slot that an operator drains is taken away by its drain only. The deletion of the
+// all the same. A Slot that an operator drains is taken away by its drain or the stop of its group only. The deletion of the
 // group removes every Slot. A Slot that is excluded from rollouts is not updated, unless it exists
 // for a rollout only. A Slot that is excluded from healing is not healed.
 func overrides(s *state, e trace.Event) []string {
@@ -21,7 +21,7 @@ func overrides(s *state, e trace.Event) []string {
 	if repair := op.Kind == operation.Restart && s.mayBeDown(op.Slot); known && !repair {
 		return wrong("%s takes %s away, which is protected since %s", op.ID, op.Slot, since)
 	}
-	if since, known = s.knownSince("control/drain/" + op.Slot); known && op.Kind != operation.Drain {
+	if since, known = s.knownSince("control/drain/" + op.Slot); known && op.Kind != operation.Drain && op.Kind != operation.Stop {
 		return wrong("%s takes %s away, which an operator drains since %s", op.ID, op.Slot, since)
 	}
 	if since, known = s.knownSince(excludedFrom(group.FromRollout, op.Slot)); known && op.Kind == operation.Update && !s.extra(op.Slot) {

@@ -47,9 +47,9 @@ func stateMark(i group.InstanceStatus) mark {
 	case group.SlotUnavailable, group.SlotFailed, group.SlotVanished, group.SlotQuarantined, group.SlotMissing, group.SlotOutOfSet:
 		word.Tone = bad
 	case group.SlotCreating, group.SlotUpdating, group.SlotRefreshing, group.SlotRestarting, group.SlotReplacing, group.SlotDeleting,
-		group.SlotJoining, group.SlotBooting, group.SlotSettling, group.SlotDraining:
+		group.SlotJoining, group.SlotBooting, group.SlotSettling, group.SlotDraining, group.SlotStopping:
 		word.Tone = busy
-	case group.SlotDrained, group.SlotNotDrained, group.SlotTerminating, group.SlotFlapping:
+	case group.SlotDrained, group.SlotNotDrained, group.SlotStopped, group.SlotTerminating, group.SlotFlapping:
 	}
 	return word
 }

@@ -79,7 +79,7 @@ func list[T any](in []T) []T { return append([]T{}, in...) }
 // counts reports whether nothing about the slot needs a word: it is available, or an operator wants
 // it drained.
 func counts(s group.InstanceStatus) bool {
-	return s.State == group.SlotAvailable || s.State == group.SlotDrained && s.Drain != nil
+	return s.State == group.SlotAvailable || s.State == group.SlotDrained && s.Drain != nil || s.State == group.SlotStopped
 }
 
 func ofCoordinators(f Facts, r Report) (out []Finding) {
@@ -151,7 +151,7 @@ func ofGroups(f Facts) (out []Finding) {
 			case s.Group != g.Name:
 			case !counts(s):
 				away++
-			case s.State == group.SlotDrained:
+			case s.State == group.SlotDrained, s.State == group.SlotStopped:
 				drained++
 			}
 		}
@@ -204,7 +204,7 @@ func ofSlots(f Facts) (out []Finding) {
 		case group.SlotNotDrained:
 			severity, text = Ticket, text+"; the drain that an operator asked for did not succeed"
 		case group.SlotTerminating, group.SlotDeleting:
-		case group.SlotAvailable, group.SlotDraining, group.SlotDrained, group.SlotCreating, group.SlotUpdating, group.SlotRefreshing, group.SlotRestarting, group.SlotReplacing,
+		case group.SlotAvailable, group.SlotDraining, group.SlotDrained, group.SlotStopping, group.SlotStopped, group.SlotCreating, group.SlotUpdating, group.SlotRefreshing, group.SlotRestarting, group.SlotReplacing,
 			group.SlotJoining, group.SlotMissing, group.SlotFlapping, group.SlotSettling, group.SlotBooting, group.SlotUnavailable:
 			if away := awayFor(s, f.Now); !busy[s.Slot] && away > belowFor {
 				severity = Page
@@ -228,7 +228,7 @@ func ofOperations(f Facts) (out []Finding) {
 		age := f.Now.Sub(o.Times.Created)
 		acting := f.Now.Sub(o.Entered[operation.Acting])
 		switch {
-		case o.Phase.Ended() || o.Kind == operation.Drain:
+		case o.Phase.Ended() || o.Kind == operation.Drain || o.StaysStopped():
 		case o.Phase == operation.Acting && acting > callFor:
 			out = append(out, finding(Page, o.Slot, fmt.Sprintf("the platform call of %s does not end for %s: %s", o.Kind, round(acting), cmp.Or(o.Reason, "the platform is busy, or the effect is unknown")), "cadre operation show "+o.ID))
 		case age > operationFor:

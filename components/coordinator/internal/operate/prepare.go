@@ -65,7 +65,7 @@ func (o *Operator) prepare(ctx context.Context, lease store.Lease, v *view.View,
 	switch op.Kind {
 	case operation.Delete, operation.Drain:
 		return nil // no Boot follows
-	case operation.Restart:
+	case operation.Restart, operation.Stop:
 		if allowed, ok := allowedIn(v.Policies[op.Slot].Value, op.To); ok {
 			facts.WantedHash = allowed.ComposeHash
 		}

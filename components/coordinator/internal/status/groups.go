@@ -149,7 +149,7 @@ func (m *Metrics) StateWritten(before, after group.InstanceStatus) {
 // action and actor return fixed labels, also for unexpected values in a record.
 func action(k operation.Kind) string {
 	switch k {
-	case operation.Create, operation.Update, operation.Restart, operation.Delete, operation.Replace, operation.Drain:
+	case operation.Create, operation.Update, operation.Restart, operation.Delete, operation.Replace, operation.Drain, operation.Stop:
 		return string(k)
 	default:
 		return "other"

@@ -89,6 +89,8 @@ func heldBy(w written, predicate string) string {
 		return "update_policy.require_approval"
 	case rollout.HoldPredecessor:
 		return "management_policy"
+	case rollout.HoldGroupStopped:
+		return "stopped"
 	case rollout.HoldPreservedState:
 		return "preserved_state.disk"
 	case rollout.HoldQuorum, rollout.HoldQuorumUnknown, rollout.HoldMayDisrupt, rollout.HoldVoterScaleIn:
