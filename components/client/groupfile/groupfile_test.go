@@ -134,6 +134,7 @@ group "postgres" {
     key_prefixes  = ["service/postgres/config/"]
     session_write = true
   }
+  stopped = true
 }
 `
 

@@ -49,6 +49,7 @@ type applied struct {
 	// Leaving are the slots that are removed, HeldDisks the slots that stay for their disks.
 	Leaving   []string `json:"leaving,omitempty"`
 	HeldDisks []string `json:"held_disks,omitempty"`
+	stopped   bool
 }
 
 func (a *App) groupApply() *cobra.Command {
@@ -141,7 +142,7 @@ func unconfirmed(ctx context.Context, cl *client.Client, f applyFlags, groups []
 
 func (a *App) applyOne(cmd *cobra.Command, cl *client.Client, f applyFlags, g groupfile.Group) (applied, error) {
 	diffed, err := compare(cmd, cl, g.Spec)
-	out := applied{change: diffed, DryRun: f.dryRun, Index: diffed.index}
+	out := applied{change: diffed, DryRun: f.dryRun, Index: diffed.index, stopped: g.Spec.Stopped}
 	if err != nil {
 		return out, err
 	}
@@ -211,6 +212,9 @@ func (a *App) waitFor(ctx context.Context, cl *client.Client, one *applied, time
 	err := cl.Wait(ctx, one.Group, client.WaitOptions{Index: one.Index, Revision: one.To, See: screen.see, Lost: screen.lost, Tick: screen.tick})
 	screen.end()
 	switch {
+	case err == nil && one.stopped:
+		one.Waited = "stopped"
+		a.print(fmt.Sprintf("group %s: every CVM is stopped with its disk\n", one.Group))
 	case err == nil:
 		one.Waited = "complete"
 		a.print(fmt.Sprintf("group %s: every slot in scope runs revision %s and is available\n", one.Group, format.Short(one.To)))

@@ -18,7 +18,7 @@ import (
 
 func (a *App) groupCommand() *cobra.Command {
 	c := &cobra.Command{Use: "group", Short: "Groups: specs and their state"}
-	c.AddCommand(a.groupApply(), a.groupDescribe(), a.groupList(), a.groupDiff(), a.groupValidate(), a.groupDelete(), a.groupAdopt())
+	c.AddCommand(a.groupApply(), a.groupDescribe(), a.groupList(), a.groupDiff(), a.groupValidate(), a.groupStop(true), a.groupStop(false), a.groupDelete(), a.groupAdopt())
 	return c
 }
 

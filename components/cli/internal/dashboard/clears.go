@@ -10,6 +10,8 @@ var clears = map[string]string{
 	"incomplete_observation":  "Look at the platform or the record that the message names.",
 	"paused":                  "`cadre rollout resume GROUP`; for a single Slot `cadre instance update SLOT`",
 	"frozen":                  "`cadre unfreeze` or `cadre unfreeze GROUP`; or wait for its end.",
+	"group_stopped":           "`stopped = false`",
+	"stop_order":              "Wait; look at the step or the hold of the other member.",
 	"drained":                 "`cadre instance undrain SLOT`; or wait for its end.",
 	"protected":               "`cadre instance unprotect SLOT`; or wait for its end.",
 	"rollout_failed":          "Write a corrected spec, `cadre rollout undo GROUP`, or `cadre rollout retry GROUP`.",
