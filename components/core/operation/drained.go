@@ -16,8 +16,9 @@ func (op Operation) fromDrained(f Facts, now time.Time) (Operation, []Effect) {
 	if op.Undoes() {
 		return op.startAgain(f, now)
 	}
-	if next, effects, rests := op.staysStopped(f, now); rests {
-		return next, effects
+	op, rests := op.staysStopped(f, now)
+	if rests {
+		return op, nil
 	}
 	if op.upMeanwhile(f) {
 		return op.join(f, "admitted", now)

@@ -20,24 +20,24 @@ func (op Operation) StaysStopped() bool {
 
 // staysStopped keeps a stopped CVM as it is. A CVM that its host started is stopped again. The deletion of the group
 // ends the step, since a removal needs no start.
-func (op Operation) staysStopped(f Facts, now time.Time) (Operation, []Effect, bool) {
+func (op Operation) staysStopped(f Facts, now time.Time) (next Operation, rests bool) {
 	if op.Kind != Stop {
-		return op, nil, false
+		return op, false
 	}
 	if next, ended := op.gone(f, now); ended {
-		return next, nil, true
+		return next, true
 	}
 	switch {
 	case f.Ending:
-		return op.end(Done, "", "the group is being deleted", now), nil, true
+		return op.end(Done, "", "the group is being deleted", now), true
 	case !op.isStopped(f):
-		return op, nil, false
+		return op, false
 	}
 	if !op.Call.Has(PartStop) {
 		op.Call = op.Call.with(PartStop)
 	}
 	if f.Unwanted != "" {
-		return op, nil, false
+		return op, false
 	}
 	op.Times.HealthyBy = time.Time{} // no deadline ends the pause
 	op.Outage.begin(now)
@@ -45,5 +45,5 @@ func (op Operation) staysStopped(f Facts, now time.Time) (Operation, []Effect, b
 	if f.Paused {
 		reason += "; " + cmp.Or(f.PausedBy, "paused")
 	}
-	return op.because(reason), nil, true
+	return op.because(reason), true
 }

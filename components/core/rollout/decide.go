@@ -180,6 +180,9 @@ func (w *world) action(c candidate) Action {
 	if c.kind == operation.Delete {
 		a.To = ""
 	}
+	if c.kind == operation.Stop {
+		a.From = a.To // the step gives the CVM nothing, so that its end takes nothing back
+	}
 	if c.kind == operation.Replace {
 		a.CVM.Incarnation = m.record.Incarnation + 1
 		if m.vanished() {

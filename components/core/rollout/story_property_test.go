@@ -66,6 +66,7 @@ func (s *story) disturb(t *rapid.T) {
 	revision := rapid.SampledFrom([]string{"A", "B", "C"}).Draw(t, "revision")
 	lines := []string{
 		"operator wants revision " + revision, "operator wants revision B", "operator wants revision C",
+		"operator stops the group", "operator stops the group", "operator starts the group",
 		"operator pauses the group", "operator resumes the group", "operator requests restart of " + slot, "operator requests update of " + slot, "operator lets the rollout go on",
 		"operator drains " + slot, "operator drains " + slot + " for 1m", "operator undrains " + slot,
 		"operator protects " + slot, "operator unprotects " + slot,
@@ -97,7 +98,7 @@ func (s *story) disturb(t *rapid.T) {
 
 // calm ends all disturbances.
 func (s *story) calm(t *rapid.T) {
-	lines := []string{"host host-0 answers again", "host host-1 answers again", "operator resumes the group", "revision B works", "the platform's list answers again", "the leader changes", "operator wants revision D"}
+	lines := []string{"host host-0 answers again", "host host-1 answers again", "operator resumes the group", "operator starts the group", "revision B works", "the platform's list answers again", "the leader changes", "operator wants revision D"}
 	for _, slot := range s.c.spec.Members() {
 		lines = append(lines, "operator undrains "+slot, "operator unprotects "+slot, "operator includes "+slot, "calls of "+slot+" succeed again", "hooks of "+slot+" are content")
 		if c := s.w.of(slot); c != nil {

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"slices"
 	"time"
 
 	"cadre.dev/core/group"
@@ -9,13 +10,17 @@ import (
 )
 
 // overrides is R139. A protected Slot is not taken away, but a down one is restarted on its disk
-// all the same. A Slot that an operator drains is taken away by its drain or the stop of its group only. The deletion of the
-// group removes every Slot. A Slot that is excluded from rollouts is not updated, unless it exists
+// all the same. A Slot that an operator drains is taken away by its drain or the stop of its
+// group only, and a stop needs a spec that wants it (R147). The deletion of the group removes every Slot. A Slot that is excluded from rollouts is not updated, unless it exists
 // for a rollout only. A Slot that is excluded from healing is not healed.
 func overrides(s *state, e trace.Event) []string {
 	op := s.disrupts(e)
 	if op == nil || s.ending(op.Group) {
 		return nil
+	}
+	wants := func(spec *group.Spec) bool { return spec != nil && spec.Stopped }
+	if op.Kind == operation.Stop && !slices.ContainsFunc(s.specsOf(op.Group), wants) {
+		return wrong("%s stops %s, and no spec has stopped = true", op.ID, op.Slot)
 	}
 	since, known := s.knownSince("control/protect/" + op.Slot)
 	if repair := op.Kind == operation.Restart && s.mayBeDown(op.Slot); known && !repair {

@@ -186,7 +186,7 @@ func (o *Operator) actOn(ctx context.Context, lease store.Lease, op operation.Op
 	seen.Now.Refused = o.Refused() // a heal in place of a refused update stays permitted
 	facts := rollout.FactsFor(seen.Spec, seen.Records, seen.Now, o.cfg.Now().UTC(), o.cfg.Timing, op)
 	reason, ok := operation.MayCall(op, facts)
-	if ok && op.Kind != operation.Delete && op.Kind != operation.Restart && !op.Undoes() {
+	if ok && op.Kind != operation.Delete && op.Kind != operation.Restart && op.Kind != operation.Stop && !op.Undoes() {
 		if d := mayRun(v, seen, op, op.Call.HashWanted); !d.Allowed {
 			reason, ok = fmt.Sprintf("%s: %s", d.Code, d.Message), false
 		}

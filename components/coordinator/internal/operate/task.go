@@ -26,8 +26,7 @@ type taskLook struct {
 // had no effect.
 func (o *Operator) task(ctx context.Context, op operation.Operation, now time.Time) *operation.Task {
 	records, ok := o.cfg.Platform.(platform.Recorder)
-	inPlace := op.Kind == operation.Update || op.Kind == operation.Restart
-	if !ok || !inPlace || op.Way.Refreshes() || op.Way.Service != "" || op.CVM.VMUUID == "" || op.Call.IssuedAt.IsZero() {
+	if !ok || !op.Kind.InPlace() || op.Way.Refreshes() || op.Way.Service != "" || op.CVM.VMUUID == "" || op.Call.IssuedAt.IsZero() {
 		return nil
 	}
 	undecided := op.Phase == operation.Acting && op.Call.Undecided()
