@@ -16,7 +16,7 @@ func begun(kind Kind, edits ...func(*Operation)) Operation {
 	switch kind {
 	case Create:
 		op.CVM.InstanceID, op.CVM.VMUUID, op.From, op.Before.BootID = "", "", "", ""
-	case Restart, Drain:
+	case Restart, Drain, Stop:
 		op.From, op.To = "A", "A"
 	case Delete:
 		op.To = ""

@@ -9,7 +9,6 @@ import (
 // stopped again, and the same step starts the CVM when the group is to run.
 func TestR147_AStopPausesBetweenItsCalls(t *testing.T) {
 	op, now := begun(Stop), start
-	op.From = op.To
 	f := Facts{PlatformKnown: true, Safe: true, Limits: limits, Steps: answer(VerbDrain, StepDone)}
 	f.Platform = &PlatformView{VMUUID: "vm-1", InstanceID: "i-1", Running: true, UpdatedAt: start}
 	f.Admission = &AdmissionView{BootID: "boot-old", Revision: op.To, InstanceID: "i-1"}
