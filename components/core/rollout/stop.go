@@ -9,7 +9,7 @@ import (
 
 // A spec with `stopped = true` gets a Stop for each CVM, one after the other and the leader last, without a hand-over.
 // The Stop stays open while the group is stopped. Then it starts its CVM at the Revision that it has. All rules about
-// lost members and quorum concern losses that nobody wants, and hold no Stop.
+// lost members and quorum concern unwanted losses, and hold no Stop.
 
 const groupStoppedText = "the group is stopped by its spec; to start it: stopped = false"
 
