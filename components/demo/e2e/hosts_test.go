@@ -18,8 +18,8 @@ import (
 )
 
 // TestOwnHosts runs a cluster on two hosts with dstack-vmm: its members are spread over them, a rollout
-// restarts each CVM once, a host that does not answer hides its members and removes none, and a host
-// that lost its power comes back with all of them.
+// restarts each CVM once, a host that does not answer hides its members and removes none, a host that
+// lost its power comes back with all of them, and a stopped group starts again on its disks.
 func TestOwnHosts(t *testing.T) {
 	c := deployOnHosts(t)
 	nodes := map[string][]string{}
@@ -98,6 +98,36 @@ func TestOwnHosts(t *testing.T) {
 		for _, op := range c.operations(t) {
 			if op.Kind != operation.Create && op.Kind != operation.Update {
 				t.Errorf("a member got %s %s: %s", op.Kind, op.ID, op.Reason)
+			}
+		}
+	})
+
+	t.Run("a stopped group keeps its disks", func(t *testing.T) {
+		was, before := c.members(t), c.bootCounts(t)
+		if _, err := c.Cadre(within(t, rollTime), "group", "stop", rig.Light, "--confirm", rig.Light, "--wait"); err != nil {
+			t.Fatal(err)
+		}
+		for slot, i := range c.members(t) {
+			if i.State != group.SlotStopped {
+				t.Errorf("%s is %s, want %s", slot, i.State, group.SlotStopped)
+			}
+		}
+		cvms, err := c.CVMs(within(t, 20*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, slot := range slots(rig.Light) {
+			if name := c.PlatformName(slot); len(cvms[name].Services) > 0 && cvms[name].Status == "running" {
+				t.Errorf("%s is %s on its host", name, cvms[name].Status)
+			}
+		}
+		if _, err := c.Cadre(within(t, rollTime), "group", "start", rig.Light, "--wait"); err != nil {
+			t.Fatal(err)
+		}
+		c.sameCVMs(t, was)
+		for cvm, n := range c.bootCounts(t) {
+			if n != before[cvm]+1 {
+				t.Errorf("%s booted %d times, want once", cvm, n-before[cvm])
 			}
 		}
 	})
