@@ -68,7 +68,7 @@ func TestATT04_TheStatusForetellsWhenAMachineFallsBehind(t *testing.T) {
 		"pg-0": tcb(20, time.Date(2025, 8, 13, 0, 0, 0, 0, time.UTC)), "pg-1": tcb(20, time.Time{}), "pg-2": tcb(18, now.Add(-300*day)), "pg-3": {Status: "UpToDate"},
 	} {
 		v.Admissions[slot] = view.Rec[policy.Admission]{Value: policy.Admission{Group: "pg", Slot: slot, BootID: "b", Claims: policy.Claims{TCB: has}}}
-		v.Slots[slot] = view.Rec[group.SlotRecord]{Value: group.SlotRecord{Group: "pg", Slot: slot}}
+		v.Slots[slot] = view.Rec[group.SlotRecord]{Value: group.SlotRecord{Group: "pg", Slot: slot, Ordinal: int(slot[3] - '0')}}
 	}
 	p := &pass{Reconciler: &Reconciler{}, name: "pg", view: v, now: now}
 	got, found := p.expectedOutOfDate()
@@ -102,7 +102,7 @@ func TestTheStatusNamesSharedAndChangedMachines(t *testing.T) {
 			m.InstanceID = "bound"
 		}
 		v.Machines[slot] = view.Rec[policy.MachineRecord]{Value: m}
-		v.Slots[slot] = view.Rec[group.SlotRecord]{Value: group.SlotRecord{Group: "pg", Slot: slot}}
+		v.Slots[slot] = view.Rec[group.SlotRecord]{Value: group.SlotRecord{Group: "pg", Slot: slot, Ordinal: int(slot[3] - '0')}}
 		v.Policies[slot] = view.Rec[policy.SlotPolicy]{Value: policy.SlotPolicy{Group: "pg", Slot: slot, InstanceID: "bound"}}
 	}
 	p := &pass{Reconciler: &Reconciler{}, name: "pg", view: v, now: now}
