@@ -6,8 +6,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+
+	"cadre.dev/attest/dstacksdk"
 )
 
 // Platform makes, describes and changes CVMs. Every call names exactly one CVM
@@ -117,6 +120,17 @@ type Template struct {
 	// driver's NextAppID) when a new app is made. Empty: the platform allots one.
 	AppID    string
 	AppNonce string
+}
+
+// CheckEnv reports whether a guest takes the Env of t, given the allowed_envs of AppCompose.
+func (t Template) CheckEnv(allowed []string) error {
+	for _, name := range dstacksdk.EnvNames(t.Env) {
+		if !slices.Contains(allowed, name) {
+			// The guest would drop the value without a word.
+			return fmt.Errorf("env %q is not in allowed_envs of its app-compose.json", name)
+		}
+	}
+	return dstacksdk.CheckEnv(t.Env)
 }
 
 // Provisioned is the platform's answer to Provision, and only a hint: Cadre allows judged bytes,

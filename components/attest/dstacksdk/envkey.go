@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/Dstack-TEE/dstack/sdk/go/dstack"
 	"github.com/decred/dcrd/dcrec/secp256k1/v4"
@@ -29,6 +30,19 @@ type EnvKeyProof struct {
 	// as well. 65 bytes each.
 	Signature, SignatureV1 []byte
 	Timestamp              uint64
+}
+
+// ReadEnvKeyProof reads a proof whose signatures are hex, with 0x in front or without. The error names
+// the field that is not hex; it is no empty signature, since that would count as none.
+func ReadEnvKeyProof(signature, signatureV1 string, timestamp uint64) (p EnvKeyProof, err error) {
+	if p.Signature, err = hex.DecodeString(strings.TrimPrefix(signature, "0x")); err != nil {
+		return EnvKeyProof{}, errors.New("signature is not hex")
+	}
+	if p.SignatureV1, err = hex.DecodeString(strings.TrimPrefix(signatureV1, "0x")); err != nil {
+		return EnvKeyProof{}, errors.New("signature_v1 is not hex")
+	}
+	p.Timestamp = timestamp
+	return p, nil
 }
 
 // Given reports whether there is any signature.

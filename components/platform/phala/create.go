@@ -10,11 +10,12 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
-	"slices"
 	"strconv"
 
 	"cadre.dev/attest/dstacksdk"
 	"cadre.dev/platform"
+	"cadre.dev/platform/internal/httpcall"
+	"cadre.dev/platform/internal/words"
 )
 
 // nameForm is the platform's rule for the name of a CVM.
@@ -100,9 +101,9 @@ func (c *Client) provisionApp(ctx context.Context, name string, t platform.Templ
 		// A number: the server's schema has no text here, and refuses a nonce without app_id.
 		nonce, err := strconv.ParseUint(t.AppNonce, 10, 64)
 		if err != nil {
-			return platform.Provisioned{}, fmt.Errorf("template: the nonce %.40q of app id %s is not a whole number: allot an app id again: %w", t.AppNonce, bareID(t.AppID), platform.ErrRefused)
+			return platform.Provisioned{}, fmt.Errorf("template: the nonce %.40q of app id %s is not a whole number: allot an app id again: %w", t.AppNonce, words.ID(t.AppID), platform.ErrRefused)
 		}
-		body["app_id"], body["nonce"] = bareID(t.AppID), nonce
+		body["app_id"], body["nonce"] = words.ID(t.AppID), nonce
 	}
 	if node != "" {
 		body["teepod_id"] = nodeID(node) // node_id is the field of POST /apps/{app}/instances alone
@@ -113,8 +114,8 @@ func (c *Client) provisionApp(ctx context.Context, name string, t platform.Templ
 		return p, err
 	case p.AppID == "":
 		return p, fmt.Errorf("provision a new app for %s: the platform gave no app id, as for a key service on a chain: %w: %w", name, platform.ErrOnChain, platform.ErrRefused)
-	case t.AppID != "" && p.AppID != bareID(t.AppID):
-		return p, fmt.Errorf("provision a new app for %s: asked for app id %s, the platform gave %s: %w", name, bareID(t.AppID), p.AppID, platform.ErrRefused)
+	case t.AppID != "" && p.AppID != words.ID(t.AppID):
+		return p, fmt.Errorf("provision a new app for %s: asked for app id %s, the platform gave %s: %w", name, words.ID(t.AppID), p.AppID, platform.ErrRefused)
 	}
 	return p, nil
 }
@@ -126,7 +127,7 @@ func (c *Client) provision(ctx context.Context, t platform.Template, r call) (pl
 		return platform.Provisioned{}, err
 	}
 	p := platform.Provisioned{
-		AppID: bareID(string(reply.AppID)), ComposeHash: bareID(string(reply.ComposeHash)), EnvKey: envKey(string(reply.EnvKey)),
+		AppID: words.ID(string(reply.AppID)), ComposeHash: words.ID(string(reply.ComposeHash)), EnvKey: envKey(string(reply.EnvKey)),
 		KMS: string(cmp.Or(reply.KMSID, reply.KMS.V.ID)),
 	}
 	if own := string(reply.AppCompose); own != "" && own != string(t.AppCompose) {
@@ -172,7 +173,7 @@ func (c *Client) Create(ctx context.Context, req platform.CreateRequest) (platfo
 	for attempt := 1; ; attempt++ {
 		err = c.write(ctx, r)
 		// Another user of the workspace may be creating at the same time; the refusal is certain.
-		if err == nil || attempt == createAttempts || !errors.Is(err, platform.ErrBusy) || !sleep(ctx, pause) {
+		if err == nil || attempt == createAttempts || !errors.Is(err, platform.ErrBusy) || !httpcall.Sleep(ctx, pause) {
 			break
 		}
 		pause = min(2*pause, maxBackoff)
@@ -188,10 +189,10 @@ func (c *Client) Create(ctx context.Context, req platform.CreateRequest) (platfo
 	default:
 		// A create of an app id and hash that a CVM has is answered with that CVM.
 		return platform.Instance{}, fmt.Errorf("create cvm %s: the platform answered with cvm %q, which has this app id and compose hash: nothing was created: %w",
-			req.Name, oneLine(made.Name, 80), platform.ErrRefused)
+			req.Name, words.OneLine(made.Name, 80), platform.ErrRefused)
 	}
 	if made.AppID == "" {
-		made.AppID = bareID(req.AppID)
+		made.AppID = words.ID(req.AppID)
 		if made.AppID == "" {
 			made.AppID = req.Provisioned.AppID
 		}
@@ -211,22 +212,22 @@ func (c *Client) createCall(ctx context.Context, req platform.CreateRequest) (ca
 		if err != nil {
 			return r, err
 		}
-		if again.ComposeHash != bareID(p.ComposeHash) {
+		if again.ComposeHash != words.ID(p.ComposeHash) {
 			return r, fmt.Errorf("%s: the platform would now measure compose hash %s, not the decided %s: provision again: %w",
-				r.doing, again.ComposeHash, bareID(p.ComposeHash), platform.ErrRefused)
+				r.doing, again.ComposeHash, words.ID(p.ComposeHash), platform.ErrRefused)
 		}
 		p = again
 		r.path = "/cvms"
 		body["app_id"], body["compose_hash"] = p.AppID, p.ComposeHash
 	} else {
-		r.path = "/apps/" + url.PathEscape(bareID(req.AppID)) + "/instances"
-		body["name"], body["compose_hash"] = req.Name, bareID(p.ComposeHash)
+		r.path = "/apps/" + url.PathEscape(words.ID(req.AppID)) + "/instances"
+		body["name"], body["compose_hash"] = req.Name, words.ID(p.ComposeHash)
 		if req.Node != "" {
 			body["node_id"] = nodeID(req.Node)
 		}
 	}
 	if len(req.Template.Env) > 0 {
-		appID := bareID(req.AppID)
+		appID := words.ID(req.AppID)
 		if appID == "" {
 			appID = p.AppID
 		}
@@ -271,13 +272,7 @@ func checkTemplate(t platform.Template) (document, error) {
 	case n > maxCompose:
 		return refused("compose text and script have %d bytes, the platform takes at most %d", n, maxCompose)
 	}
-	for _, name := range dstacksdk.EnvNames(t.Env) {
-		if !slices.Contains(doc.AllowedEnvs, name) {
-			// The guest would drop the value without a word.
-			return refused("env %q is not in allowed_envs of its app-compose.json", name)
-		}
-	}
-	if err := dstacksdk.CheckEnv(t.Env); err != nil {
+	if err := t.CheckEnv(doc.AllowedEnvs); err != nil {
 		return refused("%w", err)
 	}
 	return doc, nil

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"cadre.dev/platform"
+	"cadre.dev/platform/internal/words"
 )
 
 const (
@@ -25,7 +26,7 @@ func (c *Client) List(ctx context.Context, appID string) ([]platform.Instance, e
 	var rows []cvm
 	var err error
 	if appID != "" {
-		rows, err = c.listApp(ctx, bareID(appID))
+		rows, err = c.listApp(ctx, words.ID(appID))
 	} else {
 		rows, err = c.listWorkspace(ctx)
 	}
@@ -146,7 +147,7 @@ func (c *Client) addBootErrors(ctx context.Context, list []platform.Instance) {
 	}
 	for id, state := range reply {
 		if i, ok := asked[dashedUUID(id)]; ok {
-			list[i].BootError = oneLine(string(state.V.BootError), maxMessage)
+			list[i].BootError = words.OneLine(string(state.V.BootError), maxMessage)
 		}
 	}
 }
@@ -195,10 +196,10 @@ func (c *Client) NextAppID(ctx context.Context) (appID, nonce string, err error)
 	if err := c.read(ctx, r); err != nil {
 		return "", "", err
 	}
-	if len(reply.AppIDs) == 0 || !hex40Form.MatchString(bareID(string(reply.AppIDs[0].AppID))) {
+	if len(reply.AppIDs) == 0 || !hex40Form.MatchString(words.ID(string(reply.AppIDs[0].AppID))) {
 		return "", "", fmt.Errorf("%s: the platform's reply has no usable app id", r.doing)
 	}
-	return bareID(string(reply.AppIDs[0].AppID)), string(reply.AppIDs[0].Nonce), nil
+	return words.ID(string(reply.AppIDs[0].AppID)), string(reply.AppIDs[0].Nonce), nil
 }
 
 // cvmPath is the path of one CVM; an empty id would name the collection.

@@ -3,11 +3,9 @@ package phala
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 
 	"cadre.dev/attest/dstacksdk"
 	"cadre.dev/platform"
@@ -66,17 +64,9 @@ func (c *Client) envKeyProof(ctx context.Context, kms, appID string) (dstacksdk.
 	if err != nil {
 		return dstacksdk.EnvKeyProof{}, err
 	}
-	var proof dstacksdk.EnvKeyProof
-	for _, field := range []struct {
-		name string
-		from text
-		into *[]byte
-	}{{"signature", reply.Signature, &proof.Signature}, {"signature_v1", reply.SignatureV1, &proof.SignatureV1}} {
-		// Not an empty signature: that would count as none.
-		if *field.into, err = hex.DecodeString(strings.TrimPrefix(string(field.from), "0x")); err != nil {
-			return dstacksdk.EnvKeyProof{}, fmt.Errorf("%s: %s is not hex", doing, field.name)
-		}
+	proof, err := dstacksdk.ReadEnvKeyProof(string(reply.Signature), string(reply.SignatureV1), uint64(max(0, int64(reply.Timestamp))))
+	if err != nil {
+		return dstacksdk.EnvKeyProof{}, fmt.Errorf("%s: %w", doing, err)
 	}
-	proof.Timestamp = uint64(max(0, int64(reply.Timestamp)))
 	return proof, nil
 }

@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"cadre.dev/platform"
+	"cadre.dev/platform/internal/words"
 )
 
 // Error is an answer of the platform that is not a success.
@@ -94,7 +94,7 @@ const maxMessage = 500
 // newError classifies an answer. A 4xx proves that nothing happened only when it
 // came from the platform itself, that is with a JSON body: a proxy's page does not.
 func newError(doing string, resp *http.Response, body []byte, now time.Time) *Error {
-	e := &Error{Doing: doing, Status: resp.StatusCode, RequestID: oneLine(resp.Header.Get("X-Request-ID"), 100)}
+	e := &Error{Doing: doing, Status: resp.StatusCode, RequestID: words.OneLine(resp.Header.Get("X-Request-ID"), 100)}
 	fromPlatform := e.readBody(body)
 	e.RetryAfter = retryAfter(resp.Header.Get("Retry-After"), now)
 	s := resp.StatusCode
@@ -137,12 +137,12 @@ func (e *Error) readBody(body []byte) bool {
 	// Types that do not fit leave the rest decoded; only non-JSON counts as foreign.
 	_ = json.Unmarshal(body, &w)
 	if !json.Valid(body) {
-		e.Message = oneLine(string(body), 120)
+		e.Message = words.OneLine(string(body), 120)
 		return false
 	}
-	e.Code = oneLine(w.Code, 40)
+	e.Code = words.OneLine(w.Code, 40)
 	if e.RequestID == "" {
-		e.RequestID = oneLine(w.RequestID, 100)
+		e.RequestID = words.OneLine(w.RequestID, 100)
 	}
 	e.Suggestions, e.Links = advice(w.Suggestions), advice(w.Links)
 	parts := []string{}
@@ -155,7 +155,7 @@ func (e *Error) readBody(body []byte) bool {
 	if text := detailText(w.Detail, e); text != "" {
 		parts = append(parts, text)
 	}
-	e.Message = oneLine(strings.Join(parts, "; "), maxMessage)
+	e.Message = words.OneLine(strings.Join(parts, "; "), maxMessage)
 	return true
 }
 
@@ -187,7 +187,7 @@ func advice(raw json.RawMessage) []string {
 			}
 			text = strings.Join(parts, " ")
 		}
-		if text = oneLine(text, maxAdviceText); text != "" {
+		if text = words.OneLine(text, maxAdviceText); text != "" {
 			out = append(out, text)
 		}
 	}
@@ -220,7 +220,7 @@ func detailText(raw json.RawMessage, e *Error) string {
 	}
 	if json.Unmarshal(raw, &object) == nil {
 		if e.Code == "" {
-			e.Code = oneLine(object.Code, 40)
+			e.Code = words.OneLine(object.Code, 40)
 		}
 		if object.Message != "" {
 			return object.Message
@@ -241,19 +241,4 @@ func retryAfter(h string, now time.Time) time.Duration {
 		d = at.Sub(now)
 	}
 	return min(max(d, 0), 10*time.Minute)
-}
-
-// oneLine makes foreign text safe to print: one line, no control characters, bounded.
-func oneLine(s string, limit int) string {
-	clean := strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(s, "?"))
-	clean = strings.Join(strings.Fields(clean), " ")
-	if len(clean) > limit {
-		clean = strings.ToValidUTF8(clean[:limit], "") + "..."
-	}
-	return clean
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"cadre.dev/platform"
+	"cadre.dev/platform/internal/httpcall"
 )
 
 // The bounds of the platform's schema on shutdown_timeout.
@@ -141,7 +142,7 @@ func (c *Client) instanceTypes(ctx context.Context) ([]instanceType, error) {
 	var reply json.RawMessage
 	err := c.read(ctx, call{doing: "list instance types", method: http.MethodGet, path: "/instance-types", into: &reply, limit: maxListReply})
 	var answer *Error
-	var bad *replyError
+	var bad *httpcall.ReplyError
 	switch {
 	case errors.As(err, &answer) && (answer.Status == http.StatusNotFound || answer.Status == http.StatusMethodNotAllowed), errors.As(err, &bad):
 		return nil, nil

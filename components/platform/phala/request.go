@@ -1,17 +1,18 @@
 package phala
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"time"
 
 	"cadre.dev/platform"
+	"cadre.dev/platform/internal/httpcall"
+	"cadre.dev/platform/internal/words"
 )
 
 const (
@@ -40,13 +41,13 @@ func (c *Client) read(ctx context.Context, r call) error {
 		if err == nil || attempt >= c.attempts || !worthRepeating(err) {
 			return err
 		}
-		wait := pause/2 + rand.N(pause/2+1) //nolint:gosec // jitter needs no secrecy
+		wait := httpcall.Jitter(pause)
 		var answer *Error
 		if errors.As(err, &answer) && answer.RetryAfter > 0 {
 			wait = answer.RetryAfter
 		}
 		c.log.Warn("platform read repeated", "doing", r.doing, "attempt", attempt, "wait", wait, "error", err)
-		if !sleep(ctx, wait) {
+		if !httpcall.Sleep(ctx, wait) {
 			return fmt.Errorf("%w (while waiting to repeat: %w)", err, context.Cause(ctx))
 		}
 		pause = min(2*pause, maxBackoff)
@@ -57,26 +58,12 @@ func (c *Client) read(ctx context.Context, r call) error {
 func (c *Client) write(ctx context.Context, r call) error { return c.once(ctx, r) }
 
 func worthRepeating(err error) bool {
-	if errors.Is(err, context.Canceled) {
-		return false
+	if answer := (*Error)(nil); errors.As(err, &answer) {
+		busy := errors.Is(err, platform.ErrBusy) && !errors.Is(err, context.Canceled)
+		return busy || httpcall.Repeatable(err, answer.Status)
 	}
-	var answer *Error
-	if !errors.As(err, &answer) {
-		var bad *replyError
-		return !errors.As(err, &bad)
-	}
-	switch {
-	case answer.Status == http.StatusTooManyRequests, answer.Status == http.StatusRequestTimeout, answer.Status >= 500:
-		return true
-	}
-	return errors.Is(err, platform.ErrBusy)
+	return httpcall.Repeatable(err, 0)
 }
-
-// replyError is a success whose body cannot be used.
-type replyError struct{ err error }
-
-func (e *replyError) Error() string { return e.err.Error() }
-func (e *replyError) Unwrap() error { return e.err }
 
 func (c *Client) once(ctx context.Context, r call) error {
 	if err := c.waitQuiet(ctx); err != nil {
@@ -92,24 +79,13 @@ func (c *Client) once(ctx context.Context, r call) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w: %w", r.doing, platform.ErrRefused, err)
 	}
-	resp, err := c.http.Do(req)
+	resp, err := httpcall.Do(c.http, r.doing, req) //nolint:bodyclose // Read closes it
 	if err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			return fmt.Errorf("%s: %w (%w)", r.doing, cause, err)
-		}
-		return fmt.Errorf("%s: %w", r.doing, err)
+		return err
 	}
-	defer resp.Body.Close()
-	limit := r.limit
-	if limit == 0 {
-		limit = maxReply
-	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	body, err := httpcall.Read(r.doing, resp, cmp.Or(r.limit, maxReply))
 	if err != nil {
-		return fmt.Errorf("%s: read the reply (status %d): %w", r.doing, resp.StatusCode, err)
-	}
-	if int64(len(body)) > limit {
-		return &replyError{fmt.Errorf("%s: the reply is larger than %d bytes", r.doing, limit)}
+		return err
 	}
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		answer := newError(r.doing, resp, body, time.Now())
@@ -125,8 +101,8 @@ func (c *Client) once(ctx context.Context, r call) error {
 		return nil
 	}
 	if err := json.Unmarshal(body, r.into); err != nil {
-		return &replyError{fmt.Errorf("%s: the platform's reply (request %s) is not of the expected form: %w",
-			r.doing, oneLine(resp.Header.Get("X-Request-ID"), 100), err)}
+		return &httpcall.ReplyError{Err: fmt.Errorf("%s: the platform's reply (request %s) is not of the expected form: %w",
+			r.doing, words.OneLine(resp.Header.Get("X-Request-ID"), 100), err)}
 	}
 	return nil
 }
@@ -134,13 +110,11 @@ func (c *Client) once(ctx context.Context, r call) error {
 func (c *Client) request(ctx context.Context, r call) (*http.Request, error) {
 	var body io.Reader
 	if r.body != nil {
-		var buf bytes.Buffer
-		enc := json.NewEncoder(&buf)
-		enc.SetEscapeHTML(false)
-		if err := enc.Encode(r.body); err != nil {
-			return nil, fmt.Errorf("encode the request: %w", err)
+		encoded, err := httpcall.Body(r.body)
+		if err != nil {
+			return nil, err
 		}
-		body = &buf
+		body = encoded
 	}
 	req, err := http.NewRequestWithContext(ctx, r.method, c.base+r.path, body)
 	if err != nil {
@@ -182,20 +156,8 @@ func (c *Client) waitQuiet(ctx context.Context) error {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
 		return fmt.Errorf("the account must wait %s more", wait.Round(time.Millisecond))
 	}
-	if !sleep(ctx, wait) {
+	if !httpcall.Sleep(ctx, wait) {
 		return context.Cause(ctx)
 	}
 	return nil
-}
-
-// sleep reports false when ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"cadre.dev/core/group"
 	"cadre.dev/platform"
+	"cadre.dev/platform/internal/httpcall"
 )
 
 // SetOSImage implements platform.Platform.
@@ -54,7 +55,7 @@ func (c *Client) imageSlug(ctx context.Context, image string) (string, error) {
 		}
 		err := c.read(ctx, call{doing: "list os images", method: http.MethodGet, into: &reply, limit: maxListReply,
 			path: fmt.Sprintf("/os-images?page=%d&page_size=%d", page, pageSize)})
-		answer, bad := (*Error)(nil), (*replyError)(nil)
+		answer, bad := (*Error)(nil), (*httpcall.ReplyError)(nil)
 		switch {
 		case errors.As(err, &answer) && answer.Status == http.StatusNotFound, errors.As(err, &bad):
 			return image, nil // a server without the list takes short names

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"cadre.dev/platform"
+	"cadre.dev/platform/internal/words"
 )
 
 var _ platform.Recorder = (*Client)(nil)
@@ -56,8 +57,8 @@ func (c *Client) Tasks(ctx context.Context, vmUUID string, since time.Duration) 
 			continue
 		}
 		out = append(out, platform.Task{
-			Correlation: string(row.Correlation), Kind: strings.ToLower(oneLine(string(row.Kind), 80)), State: platform.TaskState(strings.ToLower(string(row.Status))),
-			Error: oneLine(string(row.Error), maxMessage), ComposeHash: bareID(string(row.ComposeHash)),
+			Correlation: string(row.Correlation), Kind: strings.ToLower(words.OneLine(string(row.Kind), 80)), State: platform.TaskState(strings.ToLower(string(row.Status))),
+			Error: words.OneLine(string(row.Error), maxMessage), ComposeHash: words.ID(string(row.ComposeHash)),
 		})
 	}
 	return out, nil

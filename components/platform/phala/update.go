@@ -11,6 +11,8 @@ import (
 
 	"cadre.dev/attest/dstacksdk"
 	"cadre.dev/platform"
+	"cadre.dev/platform/internal/httpcall"
+	"cadre.dev/platform/internal/words"
 )
 
 // receipt is the reply to the asynchronous calls; any field may be missing.
@@ -31,7 +33,7 @@ func (c *Client) Update(ctx context.Context, req platform.UpdateRequest) (platfo
 	if req.ComposeHash == "" {
 		return platform.Accepted{}, fmt.Errorf("%s: no compose hash given: %w", doing, platform.ErrRefused)
 	}
-	body := map[string]any{"compose_hash": bareID(req.ComposeHash)}
+	body := map[string]any{"compose_hash": words.ID(req.ComposeHash)}
 	if len(req.Env) > 0 {
 		key, appID := req.EnvKey, ""
 		if len(key) == 0 || c.keyService != nil {
@@ -92,7 +94,7 @@ func (c *Client) accept(ctx context.Context, r call) (platform.Accepted, error) 
 	var reply object[receipt]
 	r.into = &reply
 	err := c.write(ctx, r)
-	if bad := (*replyError)(nil); errors.As(err, &bad) {
+	if bad := (*httpcall.ReplyError)(nil); errors.As(err, &bad) {
 		c.log.Warn("platform accepted without a readable reply", "doing", r.doing, "error", err)
 		err = nil
 	}
@@ -146,7 +148,7 @@ func receipted(r call, got receipt) (platform.Accepted, error) {
 	switch strings.ToLower(string(got.Status)) {
 	case "precondition_required":
 		return platform.Accepted{}, fmt.Errorf("%s: %w: %s: %w",
-			r.doing, platform.ErrOnChain, oneLine(string(got.Message), maxMessage), platform.ErrRefused)
+			r.doing, platform.ErrOnChain, words.OneLine(string(got.Message), maxMessage), platform.ErrRefused)
 	case "no_change":
 		return platform.Accepted{Correlation: string(got.Correlation), NoChange: true}, nil
 	default:

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"cadre.dev/platform"
+	"cadre.dev/platform/internal/words"
 )
 
 // text accepts a string, a number or null, and decodes anything else to "".
@@ -112,10 +113,10 @@ type cvm struct {
 func (v cvm) instance() platform.Instance {
 	i := platform.Instance{
 		ID: string(v.ID), VMUUID: dashedUUID(string(v.VMUUID)), Name: string(v.Name),
-		AppID: bareID(string(v.AppID)), InstanceID: bareID(string(v.InstanceID)),
+		AppID: words.ID(string(v.AppID)), InstanceID: words.ID(string(v.InstanceID)),
 		Status:      strings.ToLower(strings.TrimSpace(string(v.Status))),
 		InProgress:  bool(v.InProgress) || v.Progress.V.Target != "",
-		ComposeHash: bareID(string(v.ComposeHash)), OSImage: string(v.OS.V.Name),
+		ComposeHash: words.ID(string(v.ComposeHash)), OSImage: string(v.OS.V.Name),
 		InstanceType: string(v.Resource.V.InstanceType), DiskGB: int(cmp.Or(v.Resource.V.DiskGB, v.DiskSize)),
 		Node:   string(cmp.Or(v.Node.V.ID, v.Node.V.Name)),
 		EnvKey: envKey(string(v.EnvKey)),
@@ -123,9 +124,7 @@ func (v cvm) instance() platform.Instance {
 	if i.EnvKey == nil {
 		i.EnvKey = envKey(string(v.KMS.V.EnvKey))
 	}
-	if domain := strings.ToLower(string(v.Gateway.V.BaseDomain)); domainForm.MatchString(domain) && len(domain) < 200 {
-		i.GatewayDomain = domain
-	}
+	i.GatewayDomain = words.Domain(string(v.Gateway.V.BaseDomain))
 	i.UpdatedAt = stamp(string(v.UpdatedAt))
 	i.InProgress = underWay(i)
 	return i
@@ -142,11 +141,9 @@ func stamp(s string) time.Time {
 }
 
 var (
-	uuidForm = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
-	// domainForm has at least two labels, and nothing that could lead a URL elsewhere.
-	domainForm = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
-	hex40Form  = regexp.MustCompile(`^[0-9a-fA-F]{40}$`)
-	hex32Form  = regexp.MustCompile(`^[0-9a-f]{32}$`)
+	uuidForm  = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+	hex40Form = regexp.MustCompile(`^[0-9a-fA-F]{40}$`)
+	hex32Form = regexp.MustCompile(`^[0-9a-f]{32}$`)
 )
 
 // pathID turns any name of a CVM into the form that /cvms/{cvm} takes.
@@ -159,13 +156,6 @@ func pathID(id string) string {
 		return "app_" + strings.ToLower(id)
 	}
 	return id
-}
-
-// bareID compares app ids, instance ids and hashes: no prefix, lower case.
-func bareID(id string) string {
-	id = strings.ToLower(strings.TrimSpace(id))
-	id = strings.TrimPrefix(id, "app_")
-	return strings.TrimPrefix(id, "0x")
 }
 
 // dashedUUID gives every UUID one form, so that records compare equal.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"cadre.dev/platform"
+	"cadre.dev/platform/internal/words"
 )
 
 // nameForm is stricter than a VMM, which takes spaces as well.
@@ -86,9 +87,9 @@ func wanted(req platform.CreateRequest) (*plan, error) {
 		return fmt.Errorf("%w: %w", fmt.Errorf(format, args...), platform.ErrRefused)
 	}
 	text := string(t.AppCompose)
-	appID := bareID(cmp.Or(req.AppID, req.Provisioned.AppID))
+	appID := words.ID(cmp.Or(req.AppID, req.Provisioned.AppID))
 	switch {
-	case bareID(req.Provisioned.ComposeHash) != hashOf(text):
+	case words.ID(req.Provisioned.ComposeHash) != hashOf(text):
 		return nil, refused("the template hashes to %s, not to the decided %.64q: provision again", hashOf(text), req.Provisioned.ComposeHash)
 	case !hex40Form.MatchString(appID):
 		return nil, refused("app id %.64q is not 40 hex digits", appID)
@@ -158,11 +159,11 @@ func (n names) attempt(req platform.CreateRequest, want *plan) (found, error) {
 				if vm.status() == statusRemoving {
 					return found{}, fmt.Errorf("the name is that of cvm %s on node %s, which is being removed: %w: %w", vm.ID, a.host.Name, platform.ErrBusy, platform.ErrRefused)
 				}
-				if vm.Name != req.Name || vm.status() != statusStopped || vm.InstanceID != "" || bareID(vm.AppID) != want.AppID {
+				if vm.Name != req.Name || vm.status() != statusStopped || vm.InstanceID != "" || words.ID(vm.AppID) != want.AppID {
 					return found{}, fmt.Errorf("the name is that of cvm %s on node %s (%s): %w", vm.ID, a.host.Name, vm.status(), platform.ErrRefused)
 				}
 				same = append(same, found{a.host, vm.ID})
-			case req.AppID == "" && bareID(vm.AppID) == want.AppID:
+			case req.AppID == "" && words.ID(vm.AppID) == want.AppID:
 				// Two apps of one id share their keys.
 				return found{}, fmt.Errorf("a new app gets id %s, which cvm %s on node %s has: give the app an id of its own: %w",
 					want.AppID, vm.Name, a.host.Name, platform.ErrRefused)
@@ -346,7 +347,7 @@ func differs(vm *vmInfo, want *plan) string {
 		return "the status " + vm.status()
 	case vm.Name != want.Name:
 		return fmt.Sprintf("the name %.80q", vm.Name)
-	case bareID(vm.AppID) != want.AppID:
+	case words.ID(vm.AppID) != want.AppID:
 		return fmt.Sprintf("app id %.64q, not %s", vm.AppID, want.AppID)
 	case have.ComposeFile != want.ComposeFile:
 		return fmt.Sprintf("compose hash %s, not %s", hashOf(have.ComposeFile), hashOf(want.ComposeFile))

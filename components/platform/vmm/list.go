@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"cadre.dev/platform"
+	"cadre.dev/platform/internal/words"
 )
 
 // detailBatch is how many CVMs are read with their files by one call.
@@ -45,7 +46,7 @@ func (h *host) list(ctx context.Context, appID string) ([]vmInfo, error) {
 	}
 	var ids []string
 	for _, vm := range brief {
-		if appID == "" || bareID(vm.AppID) == appID {
+		if appID == "" || words.ID(vm.AppID) == appID {
 			ids = append(ids, vm.ID)
 		}
 	}
@@ -67,7 +68,7 @@ func (h *host) list(ctx context.Context, appID string) ([]vmInfo, error) {
 // List implements platform.Platform. It asks every host at once, each within its own time.
 func (c *Client) List(ctx context.Context, appID string) ([]platform.Instance, error) {
 	const doing = "list cvms"
-	answers := ask(ctx, c.hosts, func(ctx context.Context, h *host) ([]vmInfo, error) { return h.list(ctx, bareID(appID)) })
+	answers := ask(ctx, c.hosts, func(ctx context.Context, h *host) ([]vmInfo, error) { return h.list(ctx, words.ID(appID)) })
 	good, missing := lost(doing, answers)
 	if good == nil {
 		return nil, missing

@@ -9,6 +9,7 @@ import (
 
 	"cadre.dev/core/group"
 	"cadre.dev/platform"
+	"cadre.dev/platform/internal/words"
 )
 
 // Host is the description of a node by its VMM.
@@ -67,7 +68,7 @@ func (h *host) describe(ctx context.Context) (Host, error) {
 		return out, err
 	}
 	out.KMSURLs, out.GatewayURLs, out.NetworkingModes = meta.KMS.URLs, meta.Gateway.URLs, meta.Networking.Modes
-	if domainForm.MatchString(meta.Gateway.BaseDomain) {
+	if domain := meta.Gateway.BaseDomain; words.Domain(domain) == domain {
 		out.GatewayDomain = meta.Gateway.BaseDomain
 	}
 	vms, err := h.status(ctx, statusRequest{Brief: true})

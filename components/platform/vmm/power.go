@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"cadre.dev/platform"
+	"cadre.dev/platform/internal/httpcall"
 )
 
 // Stop implements platform.Platform. A guest that powers off notifies its host, which then notes that the CVM is
@@ -189,7 +190,7 @@ func (c *Client) untilDown(ctx context.Context, h *host, id string) (*vmInfo, er
 			}
 			continue
 		}
-		if !sleep(ctx, c.poll) {
+		if !httpcall.Sleep(ctx, c.poll) {
 			return nil, fmt.Errorf("it did not stop in time: %w", context.Cause(ctx))
 		}
 	}
@@ -227,7 +228,7 @@ func (c *Client) Delete(ctx context.Context, vmUUID string) error {
 		switch {
 		case looked == nil && (now == nil || now.status() == statusRemoving):
 			return nil
-		case looked == nil && (now.status() == statusStopping || !last) && sleep(ctx, c.poll):
+		case looked == nil && (now.status() == statusStopping || !last) && httpcall.Sleep(ctx, c.poll):
 			last = now.status() == statusStopped // the process ended: one more attempt counts
 			continue
 		case stopped.NoChange && looked == nil && now.status() == statusStopped:

@@ -12,6 +12,7 @@ import (
 
 	"cadre.dev/attest/dstacksdk"
 	"cadre.dev/platform"
+	"cadre.dev/platform/internal/words"
 )
 
 // maxCompose bounds an app-compose.json: a guest gets all its files on one small disk.
@@ -73,16 +74,10 @@ func checkTemplate(t platform.Template) (document, error) {
 		return refused("its app-compose.json has no name")
 	case doc.Compose == "":
 		return refused("its app-compose.json has no docker_compose_file")
-	case t.AppID != "" && !hex40Form.MatchString(bareID(t.AppID)):
+	case t.AppID != "" && !hex40Form.MatchString(words.ID(t.AppID)):
 		return refused("app id %.64q is not 40 hex digits", t.AppID)
 	}
-	for _, name := range dstacksdk.EnvNames(t.Env) {
-		if !slices.Contains(doc.AllowedEnvs, name) {
-			// The guest would drop the value without a word.
-			return refused("env %q is not in allowed_envs of its app-compose.json", name)
-		}
-	}
-	if err := dstacksdk.CheckEnv(t.Env); err != nil {
+	if err := t.CheckEnv(doc.AllowedEnvs); err != nil {
 		return refused("%w", err)
 	}
 	return doc, nil
@@ -96,7 +91,7 @@ func (c *Client) Provision(ctx context.Context, vmUUID string, t platform.Templa
 		return platform.Provisioned{}, err
 	}
 	hash := hashOf(string(t.AppCompose))
-	p := platform.Provisioned{AppID: bareID(t.AppID), ComposeHash: hash}
+	p := platform.Provisioned{AppID: words.ID(t.AppID), ComposeHash: hash}
 	if p.AppID == "" {
 		p.AppID = hash[:2*appIDSize]
 	}
@@ -106,7 +101,7 @@ func (c *Client) Provision(ctx context.Context, vmUUID string, t platform.Templa
 		if err != nil {
 			return platform.Provisioned{}, err
 		}
-		hosts, p.AppID = []*host{h}, bareID(vm.AppID)
+		hosts, p.AppID = []*host{h}, words.ID(vm.AppID)
 		// Here, since the caller drains and stops the CVM before it changes it.
 		if cfg := vm.Configuration; t.OSImage != "" && (cfg == nil || !sameImage(t.OSImage, cfg.Image)) {
 			if _, err := h.image(ctx, t.OSImage); err != nil {
@@ -159,17 +154,13 @@ func (h *host) envKey(ctx context.Context, appID string) ([]byte, dstacksdk.EnvK
 	if err := h.read(ctx, call{doing: doing, method: "GetAppEnvEncryptPubKey", body: map[string]string{"app_id": appID}, into: &reply}); err != nil {
 		return nil, dstacksdk.EnvKeyProof{}, err
 	}
-	proof := dstacksdk.EnvKeyProof{Timestamp: reply.Timestamp}
-	var key []byte
-	for _, field := range []struct {
-		name, from string
-		into       *[]byte
-	}{{"public_key", reply.PublicKey, &key}, {"signature", reply.Signature, &proof.Signature}, {"signature_v1", reply.SignatureV1, &proof.SignatureV1}} {
-		var err error
-		// Not an empty signature: that would count as none.
-		if *field.into, err = hex.DecodeString(strings.TrimPrefix(field.from, "0x")); err != nil {
-			return nil, dstacksdk.EnvKeyProof{}, fmt.Errorf("node %s: %s: %s is not hex", h.Name, doing, field.name)
-		}
+	key, err := hex.DecodeString(strings.TrimPrefix(reply.PublicKey, "0x"))
+	if err != nil {
+		return nil, dstacksdk.EnvKeyProof{}, fmt.Errorf("node %s: %s: public_key is not hex", h.Name, doing)
+	}
+	proof, err := dstacksdk.ReadEnvKeyProof(reply.Signature, reply.SignatureV1, reply.Timestamp)
+	if err != nil {
+		return nil, dstacksdk.EnvKeyProof{}, fmt.Errorf("node %s: %s: %w", h.Name, doing, err)
 	}
 	if len(key) != 32 {
 		return nil, dstacksdk.EnvKeyProof{}, fmt.Errorf("node %s: %s: the key has %d bytes, want 32", h.Name, doing, len(key))

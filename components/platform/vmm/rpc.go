@@ -1,20 +1,19 @@
 package vmm
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"time"
-	"unicode"
 
 	"cadre.dev/platform"
+	"cadre.dev/platform/internal/httpcall"
+	"cadre.dev/platform/internal/words"
 )
 
 const (
@@ -88,12 +87,6 @@ func said(err error) bool {
 	return errors.As(err, &answer) && answer.Status == http.StatusBadRequest && answer.fromVMM
 }
 
-// replyError is a success whose body cannot be used.
-type replyError struct{ err error }
-
-func (e *replyError) Error() string { return e.err.Error() }
-func (e *replyError) Unwrap() error { return e.err }
-
 // read makes a call without effect, repeating it while that can help. All attempts share one
 // budget of time, so that one host cannot use up the caller's.
 func (h *host) read(ctx context.Context, r call) error {
@@ -112,9 +105,9 @@ func (h *host) read(ctx context.Context, r call) error {
 		if err == nil || attempt >= attempts || !worthRepeating(err) || within.Err() != nil {
 			return err
 		}
-		wait := pause/2 + rand.N(pause/2+1) //nolint:gosec // jitter needs no secrecy
+		wait := httpcall.Jitter(pause)
 		h.client.log.Warn("vmm read repeated", "node", h.Name, "doing", r.doing, "attempt", attempt, "wait", wait, "error", err)
-		if !sleep(within, wait) {
+		if !httpcall.Sleep(within, wait) {
 			return err
 		}
 		pause = min(2*pause, maxBackoff)
@@ -125,15 +118,10 @@ func (h *host) read(ctx context.Context, r call) error {
 func (h *host) write(ctx context.Context, r call) error { return h.once(ctx, r) }
 
 func worthRepeating(err error) bool {
-	if errors.Is(err, context.Canceled) {
-		return false
+	if answer := (*Error)(nil); errors.As(err, &answer) {
+		return httpcall.Repeatable(err, answer.Status)
 	}
-	var answer *Error
-	if !errors.As(err, &answer) {
-		var bad *replyError
-		return !errors.As(err, &bad)
-	}
-	return answer.Status == http.StatusTooManyRequests || answer.Status == http.StatusRequestTimeout || answer.Status >= 500
+	return httpcall.Repeatable(err, 0)
 }
 
 func (h *host) once(ctx context.Context, r call) error {
@@ -148,25 +136,14 @@ func (h *host) once(ctx context.Context, r call) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w: %w", r.doing, platform.ErrRefused, err)
 	}
-	resp, err := h.http.Do(req)
+	resp, err := httpcall.Do(h.http, r.doing, req) //nolint:bodyclose // Read closes it
 	h.down.Store(err != nil && !errors.Is(err, context.Canceled))
 	if err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			return fmt.Errorf("%s: %w (%w)", r.doing, cause, err)
-		}
-		return fmt.Errorf("%s: %w", r.doing, err)
+		return err
 	}
-	defer resp.Body.Close()
-	limit := r.limit
-	if limit == 0 {
-		limit = maxReply
-	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	body, err := httpcall.Read(r.doing, resp, cmp.Or(r.limit, maxReply))
 	if err != nil {
-		return fmt.Errorf("%s: read the reply (status %d): %w", r.doing, resp.StatusCode, err)
-	}
-	if int64(len(body)) > limit {
-		return &replyError{fmt.Errorf("%s: the reply is larger than %d bytes", r.doing, limit)}
+		return err
 	}
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return h.newError(r.doing, resp.StatusCode, body)
@@ -175,23 +152,21 @@ func (h *host) once(ctx context.Context, r call) error {
 		return nil // an empty answer, null or {}
 	}
 	if err := json.Unmarshal(body, r.into); err != nil {
-		return &replyError{fmt.Errorf("%s: the reply is not of the expected form: %w", r.doing, err)}
+		return &httpcall.ReplyError{Err: fmt.Errorf("%s: the reply is not of the expected form: %w", r.doing, err)}
 	}
 	return nil
 }
 
 func (h *host) request(ctx context.Context, r call) (*http.Request, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
 	body := r.body
 	if body == nil {
 		body = struct{}{}
 	}
-	if err := enc.Encode(body); err != nil {
-		return nil, fmt.Errorf("encode the request: %w", err)
+	buf, err := httpcall.Body(body)
+	if err != nil {
+		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.base+"/prpc/"+r.method+"?json", &buf)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.base+"/prpc/"+r.method+"?json", buf)
 	if err != nil {
 		return nil, err
 	}
@@ -229,30 +204,8 @@ func (h *host) clean(s string) string {
 	if token := h.client.token; token != "" {
 		s = strings.ReplaceAll(s, token, "[token]")
 	}
-	s = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(s, "?"))
-	s = strings.Join(strings.Fields(s), " ")
-	if len(s) > maxMessage {
-		s = strings.ToValidUTF8(s[:maxMessage], "") + "..."
-	}
-	return s
+	return words.OneLine(s, maxMessage)
 }
 
 // unknown takes the sentinels from err: after an effect, no later refusal says that there was none.
 func unknown(err error) error { return errors.New(err.Error()) }
-
-// sleep reports false when ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}

@@ -10,6 +10,7 @@ import (
 
 	"cadre.dev/core/group"
 	"cadre.dev/platform"
+	"cadre.dev/platform/internal/words"
 )
 
 func sameImage(a, b string) bool { return group.SameOSImage(a, b) }
@@ -30,7 +31,7 @@ func (c *Client) Update(ctx context.Context, req platform.UpdateRequest) (platfo
 	if req.ComposeHash == "" {
 		return platform.Accepted{}, fmt.Errorf("%s: no compose hash given: %w", doing, platform.ErrRefused)
 	}
-	return c.change(ctx, doing, req.VMUUID, edit{hash: bareID(req.ComposeHash), env: req.Env, envKey: req.EnvKey, shape: req.Shape})
+	return c.change(ctx, doing, req.VMUUID, edit{hash: words.ID(req.ComposeHash), env: req.Env, envKey: req.EnvKey, shape: req.Shape})
 }
 
 // SetOSImage implements platform.Platform, of a stopped CVM.
@@ -71,7 +72,7 @@ func (c *Client) change(ctx context.Context, doing, id string, e edit) (platform
 		return refused(fmt.Errorf("its status is %q, and only a stopped cvm is changed: %w: %w", s, platform.ErrBusy, platform.ErrRefused))
 	}
 	if e.hash != "" && (len(e.env) > 0 || vm.Configuration.EncryptedEnv != "") {
-		if r.EncryptedEnv, err = c.sealEnv(ctx, h, bareID(vm.AppID), e.envKey, e.env); err != nil {
+		if r.EncryptedEnv, err = c.sealEnv(ctx, h, words.ID(vm.AppID), e.envKey, e.env); err != nil {
 			return refused(err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"cadre.dev/platform"
+	"cadre.dev/platform/internal/words"
 )
 
 // Words of a VMM for the status of a CVM: whether it is to run, and whether its process runs.
@@ -126,7 +127,7 @@ func longAgo(span string, minutes int) bool {
 
 func (v vmInfo) instance(h *host) platform.Instance {
 	i := platform.Instance{
-		ID: v.ID, VMUUID: strings.ToLower(v.ID), Name: v.Name, AppID: bareID(v.AppID), InstanceID: bareID(v.InstanceID),
+		ID: v.ID, VMUUID: strings.ToLower(v.ID), Name: v.Name, AppID: words.ID(v.AppID), InstanceID: words.ID(v.InstanceID),
 		Status: v.status(), Node: h.Name, BootError: h.clean(v.BootError), GatewayDomain: gatewayDomain(v.AppURL),
 	}
 	switch i.Status {
@@ -160,30 +161,17 @@ func hashOf(text string) string {
 // appIDSize is the size of an application id in bytes, 40 hex digits.
 const appIDSize = 20
 
-// domainForm has at least two labels, and nothing that could lead a URL elsewhere.
-var domainForm = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
-
 // gatewayDomain is the part behind the first dot of the host in a CVM's URL; "" when there is none.
 func gatewayDomain(appURL string) string {
 	u, err := url.Parse(appURL)
 	if err != nil {
 		return ""
 	}
-	_, domain, _ := strings.Cut(strings.ToLower(u.Hostname()), ".")
-	if !domainForm.MatchString(domain) || len(domain) >= 200 {
-		return ""
-	}
-	return domain
+	_, domain, _ := strings.Cut(u.Hostname(), ".")
+	return words.Domain(domain)
 }
 
 var (
 	uuidForm  = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 	hex40Form = regexp.MustCompile(`^[0-9a-f]{40}$`)
 )
-
-// bareID compares app ids, instance ids and hashes: no prefix, lower case.
-func bareID(id string) string {
-	id = strings.ToLower(strings.TrimSpace(id))
-	id = strings.TrimPrefix(id, "app_")
-	return strings.TrimPrefix(id, "0x")
-}
