@@ -363,23 +363,8 @@ func TestAnInterruptedUpgradeOnHostsContinues(t *testing.T) {
 		}
 		b.opts.Reach, b.opts.Step = f, 20*time.Second
 		next := b.with(t, one, "image: d@")
-		ctx, cancel := context.WithCancel(t.Context())
-		said, say := 0, b.opts.Say
-		b.opts.Say = func(text string) {
-			say(text)
-			if said++; said == stop {
-				cancel()
-			}
-		}
-		err := b.upgrade(ctx, t, next)
-		if cancel(); said < stop {
-			if err != nil || stop < 7 {
-				t.Fatalf("the upgrade ended after %d lines: %v", said, err)
-			}
+		if b.interrupted(t, next, stop, 7) {
 			return
-		}
-		if err := b.upgrade(t.Context(), t, next); err != nil {
-			t.Fatalf("after line %d: %v\n%s", stop, err, strings.Join(b.said, "\n"))
 		}
 		if now := b.hashes(t); now[0] != now[1] || now[1] != now[2] || len(h.down) > 0 {
 			t.Errorf("after line %d: hashes %q, down %q", stop, now, h.down)

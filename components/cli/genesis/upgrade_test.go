@@ -283,29 +283,40 @@ func TestUpgradeOfOlderCoordinatorsAndBack(t *testing.T) {
 	}
 }
 
+// interrupted ends an upgrade to want at the given line that it prints, and runs it again. whole reports
+// that the upgrade printed fewer lines, at least least of them.
+func (b *bench) interrupted(t *testing.T, want groupfile.Cluster, stop, least int) (whole bool) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	said, say := 0, b.opts.Say
+	b.opts.Say = func(text string) {
+		say(text)
+		if said++; said == stop {
+			cancel()
+		}
+	}
+	err := b.upgrade(ctx, t, want)
+	if said < stop {
+		if err != nil || stop < least {
+			t.Fatalf("the upgrade ended after %d lines: %v", said, err)
+		}
+		return true
+	}
+	if err := b.upgrade(t.Context(), t, want); err != nil {
+		t.Fatalf("after line %d: %v\n%s", stop, err, strings.Join(b.said, "\n"))
+	}
+	return false
+}
+
 // TestCTL24_AnInterruptedUpgradeContinues ends the first run at each line that it prints.
 func TestCTL24_AnInterruptedUpgradeContinues(t *testing.T) {
 	t.Parallel()
 	for stop := 1; ; stop++ {
 		b, _ := upgradable(t)
 		want := b.file(t, anImage, "image: d@")
-		ctx, cancel := context.WithCancel(t.Context())
-		said, say := 0, b.opts.Say
-		b.opts.Say = func(text string) {
-			say(text)
-			if said++; said == stop {
-				cancel()
-			}
-		}
-		err := b.upgrade(ctx, t, want)
-		if cancel(); said < stop {
-			if err != nil || stop < 4 {
-				t.Fatalf("the upgrade ended after %d lines: %v", said, err)
-			}
+		if b.interrupted(t, want, stop, 4) {
 			return
-		}
-		if err := b.upgrade(t.Context(), t, want); err != nil {
-			t.Fatalf("after line %d: %v\n%s", stop, err, strings.Join(b.said, "\n"))
 		}
 	}
 }

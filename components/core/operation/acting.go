@@ -223,7 +223,7 @@ func (op Operation) rest(f Facts) []Part {
 func (op Operation) nextPart(f Facts, now time.Time) (Operation, []Effect) {
 	there := op.shown(op.Call.Part, f)
 	if op.Call.Part == PartDelete {
-		there = f.PlatformKnown && op.CVM.gone(f.Platform)
+		there = op.isGone(f)
 	}
 	switch {
 	case there:

@@ -50,3 +50,6 @@ func (op *Operation) makesWay(f Facts, now time.Time) (Operation, bool) {
 func (op Operation) goneQuiet(f Facts, now time.Time) bool {
 	return op.Kind == Replace && op.CVM.VMUUID == "" && f.PlatformKnown && f.Platform == nil && now.Sub(f.LastReportAt) >= LiveWithin
 }
+
+// isGone: the platform answered, and lists no such CVM.
+func (op Operation) isGone(f Facts) bool { return f.PlatformKnown && op.CVM.gone(f.Platform) }

@@ -68,7 +68,7 @@ func (op Operation) join(f Facts, why string, now time.Time) (Operation, []Effec
 
 // fromDeleting waits until the CVM is gone from the platform's listing and from the workload's set.
 func (op Operation) fromDeleting(f Facts, now time.Time) (Operation, []Effect) {
-	if !f.PlatformKnown || !op.CVM.gone(f.Platform) {
+	if !op.isGone(f) {
 		return op.overdue(f, now)
 	}
 	if reason, out := op.outOfSet(f); !out {

@@ -12,7 +12,7 @@ func (op Operation) outOfSet(f Facts) (reason string, ok bool) {
 	if op.Kind != Delete && op.Kind != Replace || op.Decided() && op.Kind == Replace {
 		return "", true
 	}
-	gone := f.PlatformKnown && op.CVM.gone(f.Platform)
+	gone := op.isGone(f)
 	if !gone && !f.LeavesAlive {
 		return "", true
 	}
