@@ -215,7 +215,8 @@ func (c *Cloud) VMMVersion() string {
 }
 
 // CheckHosts refuses a start on dir with hosts that do not fit the records there: nil is Phala's
-// platform. Open does the same; a caller who has to write something before asks here first.
+// platform. Open makes the same check. A caller that writes files before Open calls CheckHosts first, so that a refused
+// start leaves no trace.
 func CheckHosts(dir string, hosts []string) error {
 	st, err := readState(dir)
 	if err != nil {
