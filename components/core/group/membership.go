@@ -67,13 +67,13 @@ func (m *Membership) Waits() bool { return m != nil && m.Joins && len(m.Set) == 
 
 // ChangesSet reports whether Cadre takes members out of the workload's set before their disk
 // goes (R46-R49). The members of other workloads come and go with their CVMs.
-func ChangesSet(s Spec) bool { return workloadKinds[s.Workload.Kind].set.changes }
+func ChangesSet(s Spec) bool { return s.Workload.traits().set.changes }
 
 // AddsMembers reports whether the other members must list a new member before it starts. Other
 // workloads admit members automatically.
-func AddsMembers(s Spec) bool { return workloadKinds[s.Workload.Kind].set.adds }
+func AddsMembers(s Spec) bool { return s.Workload.traits().set.adds }
 
 // LeavesAlive reports whether each member leaves the set before its CVM is deleted. Members of
 // other workloads are removed from the list afterwards, except one of the last two: a live member
 // would rejoin automatically.
-func LeavesAlive(s Spec) bool { return workloadKinds[s.Workload.Kind].set.leavesAlive }
+func LeavesAlive(s Spec) bool { return s.Workload.traits().set.leavesAlive }

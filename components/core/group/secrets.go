@@ -74,7 +74,7 @@ func (s Spec) AllSecrets() []Secret {
 	for i := range out {
 		out[i].normalize()
 	}
-	for _, name := range workloadKinds[s.Workload.Kind].secrets {
+	for _, name := range s.Workload.traits().secrets {
 		if !slices.ContainsFunc(out, func(d Secret) bool { return d.Name == name }) {
 			out = append(out, Secret{Name: name, Bytes: DefaultSecretBytes, Format: SecretHex, Rotate: RotateManual})
 		}

@@ -36,6 +36,8 @@ type Setting struct {
 	Kind SettingKind
 	// Default applies where the setting is absent; empty: none.
 	Default string
+	// Of are the only texts that are taken; empty: each text of the kind.
+	Of []string
 	// With are the settings that are to be given with it, if it is.
 	With []string
 	// Line describes the setting in one line, in Markdown.
@@ -59,6 +61,8 @@ func (s Setting) Range() string {
 		return "`host:port`"
 	case SettingFile:
 		return "an absolute path"
+	case SettingText:
+		return strings.Join(s.Of, ", ")
 	default:
 		return ""
 	}
@@ -90,6 +94,7 @@ func (s Setting) problem(value string) string {
 	case SettingFile:
 		wrong = !path.IsAbs(value) || path.Clean(value) != value
 	case SettingText:
+		wrong = len(s.Of) > 0 && !slices.Contains(s.Of, value)
 	}
 	if !wrong {
 		return ""
@@ -101,6 +106,8 @@ func (s Setting) problem(value string) string {
 		return fmt.Sprintf("%q is not host:port, such as %q", value, s.Default)
 	case SettingFile:
 		return fmt.Sprintf("%q is not the absolute path of a file", value)
+	case SettingText:
+		return fmt.Sprintf("%q is unknown: use one of %s", value, strings.Join(s.Of, ", "))
 	default:
 		return fmt.Sprintf("%q is not a port number 1 to 65535", value)
 	}
@@ -133,6 +140,9 @@ func (w Workload) settingProblems() []Problem {
 		if said != "" {
 			out = append(out, Problem{Path: fmt.Sprintf("workload.settings[%q]", name), Message: said})
 		}
+	}
+	if judge := workloadKinds[w.Kind].judge; judge != nil && len(out) == 0 {
+		out = judge(w.Settings)
 	}
 	return out
 }

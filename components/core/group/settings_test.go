@@ -14,12 +14,16 @@ func TestEverySettingHasARow(t *testing.T) {
 		if !slices.IsSortedFunc(all, func(a, b Setting) int { return strings.Compare(a.Name, b.Name) }) {
 			t.Errorf("%s: not in the order of their names", kind)
 		}
-		values, err := Workload{Kind: kind}.ReadSettings()
+		w := Workload{Kind: kind}
+		if kind == WorkloadCustom {
+			w.Settings = map[string]string{"http": "127.0.0.1:9900"} // an adapter has no default
+		}
+		values, err := w.ReadSettings()
 		if err != nil || len(values) != len(all) {
 			t.Errorf("%s: %v, %v", kind, values, err)
 		}
 		for _, s := range all {
-			if problem := s.problem(s.Default); problem != "" || values[s.Name] != s.Default {
+			if problem := s.problem(s.Default); problem != "" || w.Settings[s.Name] == "" && values[s.Name] != s.Default {
 				t.Errorf("%s %s: the default %q is read as %q: %s", kind, s.Name, s.Default, values[s.Name], problem)
 			}
 			if s.Kind == "" || !strings.HasSuffix(s.Line, ".") || strings.ContainsAny(s.Line, "|\n") {

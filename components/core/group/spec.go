@@ -155,7 +155,8 @@ type PreservedState struct {
 
 // Workload names the driver that knows the workload.
 type Workload struct {
-	// Kind: "consul", "patroni", "etcd", or "none" (also the default): no roles, no quorum.
+	// Kind: "consul", "patroni", "etcd", "custom" (behind an adapter), or "none" (also the default): no
+	// roles, no quorum.
 	Kind string `json:"kind,omitempty"`
 	// Settings of the driver. SettingsOf lists the known ones.
 	Settings map[string]string `json:"settings,omitempty"`

@@ -11,6 +11,8 @@ const (
 	WorkloadPatroni = "patroni"
 	// WorkloadEtcd is an etcd member: a Raft voter.
 	WorkloadEtcd = "etcd"
+	// WorkloadCustom is a workload behind an adapter (package adapter): its settings say what it is.
+	WorkloadCustom = "custom"
 )
 
 // workloadKind holds the domain's knowledge about one kind of workload.
@@ -23,6 +25,21 @@ type workloadKind struct {
 	secrets []string
 	// set are Cadre's duties for the workload's set of members.
 	set setTraits
+	// stopsLeader: see StopsLeader.
+	stopsLeader bool
+	// judge finds what is wrong with settings that are each valid; nil: nothing is.
+	judge func(SettingValues) []Problem
+	// of derives the traits of a kind from its settings; nil: they are these.
+	of func(SettingValues) workloadKind
+}
+
+// traits are those of the workload, by its kind and settings.
+func (w Workload) traits() workloadKind {
+	kind := workloadKinds[w.Kind]
+	if kind.of != nil {
+		return kind.of(w.Settings)
+	}
+	return kind
 }
 
 // setTraits: see ChangesSet, AddsMembers and LeavesAlive.
@@ -51,6 +68,7 @@ var workloadKinds = map[string]workloadKind{
 		{Name: "scope", Kind: SettingText, Line: "Scope that Patroni must serve. Absent: any."},
 		{Name: "username", Kind: SettingText, With: []string{"password_file"}, Line: "User of the unsafe REST methods, where `restapi.authentication` is set."},
 	}},
+	WorkloadCustom: customKind,
 	WorkloadEtcd: {voters: true, set: setTraits{changes: true, adds: true, leavesAlive: true}, settings: []Setting{
 		{Name: "ca_file", Kind: SettingFile, Line: "CA of the client port's certificates, which are valid for 127.0.0.1 and the members' Peer addresses. Absent: plain text."},
 		{Name: "cert_file", Kind: SettingFile, With: []string{"ca_file", "key_file"}, Line: "Certificate of the agent, read for each handshake."},
@@ -63,8 +81,12 @@ var workloadKinds = map[string]workloadKind{
 
 // HasVoters reports whether the group's members vote among themselves, so that a
 // majority of them must stay (R17, R19, R44).
-func HasVoters(s Spec) bool { return workloadKinds[s.Workload.Kind].voters }
+func HasVoters(s Spec) bool { return s.Workload.traits().voters }
 
 // HasDriver reports whether a driver knows the workload: then roles, lag and
 // MayDisrupt of its reports count.
 func HasDriver(s Spec) bool { return s.Workload.Kind != "" && s.Workload.Kind != WorkloadNone }
+
+// StopsLeader reports whether the leader is stopped without a transfer: its workload elects the next
+// leader when it stops. It still goes last.
+func StopsLeader(s Spec) bool { return s.Workload.traits().stopsLeader }

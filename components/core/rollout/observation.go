@@ -214,6 +214,9 @@ type MemberView struct {
 	MayDisrupt       bool
 	MayDisruptReason string
 	Message          string
+	// Version of the server that runs, and of the data on its disk; empty: not known.
+	Version    string
+	DataFormat string
 }
 
 // SetView is the member's view of its workload's set: the leader, and the configuration that the member knows.

@@ -71,8 +71,10 @@ type View struct {
 	// QuorumMember: this member votes in a majority of Voters.
 	QuorumMember bool
 	// Busy lists work in progress that a stop would hurt.
-	Busy    []string
-	Version string
+	Busy []string
+	// Version of the server that runs, and of the data on its disk; empty: not known.
+	Version    string
+	DataFormat string
 	// Message names the missing condition, for people.
 	Message string
 	// Fault names a fault of the workload while the member is ready, for people. Rollouts and
@@ -89,7 +91,7 @@ func (v View) Equal(o View) bool {
 	return v.Role == o.Role && v.Liveness == o.Liveness && v.Ready == o.Ready &&
 		equalPtr(v.CaughtUp, o.CaughtUp) && v.Leader == o.Leader && v.Epoch == o.Epoch &&
 		slices.Equal(v.Voters, o.Voters) && slices.Equal(v.Learners, o.Learners) && maps.Equal(v.MemberIDs, o.MemberIDs) && slices.Equal(v.Followers, o.Followers) && v.QuorumMember == o.QuorumMember &&
-		slices.Equal(v.Busy, o.Busy) && v.Version == o.Version && v.Message == o.Message && v.Fault == o.Fault &&
+		slices.Equal(v.Busy, o.Busy) && v.Version == o.Version && v.DataFormat == o.DataFormat && v.Message == o.Message && v.Fault == o.Fault &&
 		v.MayDisrupt == o.MayDisrupt && v.MayDisruptReason == o.MayDisruptReason
 }
 

@@ -15,7 +15,7 @@ func memberView(s member.State) *controlv1.MemberView {
 	v := s.View
 	return &controlv1.MemberView{
 		Role: roleOf(v.Role), Liveness: livenessOf(v.Liveness), Ready: v.Ready, CaughtUp: v.CaughtUp, LagBytes: v.LagBytes,
-		Leader: v.Leader, Epoch: v.Epoch, Voters: v.Voters, Learners: v.Learners, MemberIds: v.MemberIDs, Followers: v.Followers, Busy: v.Busy, Version: v.Version,
+		Leader: v.Leader, Epoch: v.Epoch, Voters: v.Voters, Learners: v.Learners, MemberIds: v.MemberIDs, Followers: v.Followers, Busy: v.Busy, Version: v.Version, DataFormat: v.DataFormat,
 		Message: truncateText(v.Message), MayDisrupt: v.MayDisrupt, MayDisruptReason: truncateText(v.MayDisruptReason),
 		QuorumMember: v.QuorumMember,
 	}

@@ -39,7 +39,7 @@ func bound(r *controlv1.Report) error {
 		len(r.GetFaults()) > maxFaults, len(r.GetBackends()) > maxBackends:
 		return status.Error(codes.InvalidArgument, "report: too many entries")
 	}
-	names := []string{m.GetLeader(), m.GetVersion(), r.GetAgentVersion()}
+	names := []string{m.GetLeader(), m.GetVersion(), m.GetDataFormat(), r.GetAgentVersion()}
 	names = slices.Concat(names, m.GetVoters(), m.GetLearners(), m.GetFollowers(), m.GetBusy())
 	for slot, id := range m.GetMemberIds() {
 		names = append(names, slot, id)

@@ -20,6 +20,7 @@ func relevant(a, b *controlv1.Report) bool {
 		ma.GetLeader() != mb.GetLeader(), ma.GetEpoch() != mb.GetEpoch(), !slices.Equal(ma.GetVoters(), mb.GetVoters()),
 		!slices.Equal(ma.GetLearners(), mb.GetLearners()), !maps.Equal(ma.GetMemberIds(), mb.GetMemberIds()),
 		!slices.Equal(ma.GetFollowers(), mb.GetFollowers()), !slices.Equal(ma.GetBusy(), mb.GetBusy()), ma.GetMayDisrupt() != mb.GetMayDisrupt(), ma.GetQuorumMember() != mb.GetQuorumMember(),
+		ma.GetVersion() != mb.GetVersion(), ma.GetDataFormat() != mb.GetDataFormat(),
 		!slices.Equal(a.GetFaults(), b.GetFaults()), a.GetAgentSpec() != b.GetAgentSpec(), len(a.GetChecks()) != len(b.GetChecks()), len(a.GetSteps()) != len(b.GetSteps()),
 		(a.GetHealthyFor().AsDuration() == 0) != (b.GetHealthyFor().AsDuration() == 0):
 		return true
@@ -50,6 +51,7 @@ func (r Received) Observed() *rollout.Report {
 		MemberView: rollout.MemberView{
 			Role: roleOf(report), MemberKnown: report.GetMemberKnown(), Liveness: livenessOf(member), MemberReady: member.GetReady(),
 			Busy: member.GetBusy(), MayDisrupt: member.GetMayDisrupt(), MayDisruptReason: member.GetMayDisruptReason(), Message: member.GetMessage(),
+			Version: member.GetVersion(), DataFormat: member.GetDataFormat(),
 		},
 		SetView: rollout.SetView{
 			Leader: member.GetLeader(), Epoch: member.GetEpoch(), Voters: member.GetVoters(), Learners: member.GetLearners(),

@@ -1747,7 +1747,9 @@ type MemberView struct {
 	// key, else its id.
 	MemberIds map[string]string `protobuf:"bytes,16,rep,name=member_ids,json=memberIds,proto3" json:"member_ids,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Slot names of the members that follow this leading member now; sorted.
-	Followers     []string `protobuf:"bytes,17,rep,name=followers,proto3" json:"followers,omitempty"`
+	Followers []string `protobuf:"bytes,17,rep,name=followers,proto3" json:"followers,omitempty"`
+	// Version of the data on the member's disk; empty: the workload reports none.
+	DataFormat    string `protobuf:"bytes,18,opt,name=data_format,json=dataFormat,proto3" json:"data_format,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1899,6 +1901,13 @@ func (x *MemberView) GetFollowers() []string {
 		return x.Followers
 	}
 	return nil
+}
+
+func (x *MemberView) GetDataFormat() string {
+	if x != nil {
+		return x.DataFormat
+	}
+	return ""
 }
 
 // BackendState is the workload's report on one of its backends.
@@ -3416,7 +3425,7 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x120\n" +
 	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12 \n" +
 	"\vinformative\x18\x05 \x01(\bR\vinformative\x12\x18\n" +
-	"\apending\x18\x06 \x01(\bR\apending\"\xac\x05\n" +
+	"\apending\x18\x06 \x01(\bR\apending\"\xcd\x05\n" +
 	"\n" +
 	"MemberView\x12*\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x16.cadre.control.v1.RoleR\x04role\x126\n" +
@@ -3438,7 +3447,9 @@ const file_cadre_control_v1_control_proto_rawDesc = "" +
 	"\blearners\x18\x0f \x03(\tR\blearners\x12J\n" +
 	"\n" +
 	"member_ids\x18\x10 \x03(\v2+.cadre.control.v1.MemberView.MemberIdsEntryR\tmemberIds\x12\x1c\n" +
-	"\tfollowers\x18\x11 \x03(\tR\tfollowers\x1a<\n" +
+	"\tfollowers\x18\x11 \x03(\tR\tfollowers\x12\x1f\n" +
+	"\vdata_format\x18\x12 \x01(\tR\n" +
+	"dataFormat\x1a<\n" +
 	"\x0eMemberIdsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\f\n" +

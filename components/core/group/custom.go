@@ -1,0 +1,34 @@
+package group
+
+// Values of the settings of a custom workload.
+const (
+	SetNone     = "none"
+	SetChanges  = "changes"
+	SetAdds     = "adds"
+	HandOver    = "transfer"
+	HandOverEnd = "stop"
+)
+
+// customKind is the kind of a workload whose settings name its traits and its adapter.
+var customKind = workloadKind{
+	settings: []Setting{
+		{Name: "exec_service", Kind: SettingText, Line: "Service of the compose file whose declared commands are the adapter. Exclusive with `http`."},
+		{Name: "hand_over", Kind: SettingText, Default: HandOver, Of: []string{HandOver, HandOverEnd}, Line: "`transfer`: the adapter moves leadership before the leader stops. `stop`: the leader goes last and is stopped, and the others elect."},
+		{Name: "http", Kind: SettingAddress, Line: "Loopback address of the adapter, such as `127.0.0.1:9900`."},
+		{Name: "set", Kind: SettingText, Default: SetNone, Of: []string{SetNone, SetChanges, SetAdds}, Line: "`changes`: the adapter removes a member from the workload's set before its disk goes. `adds`: the adapter also lists a new member before it starts."},
+		{Name: "voters", Kind: SettingText, Default: "false", Of: []string{"false", "true"}, Line: "`true`: the members vote, and a majority of them stays."},
+	},
+	judge: func(v SettingValues) []Problem {
+		if (v["http"] == "") == (v["exec_service"] == "") {
+			return []Problem{{Path: `workload.settings["http"]`, Message: "give either http, the address of the adapter, or exec_service, the service whose commands are the adapter"}}
+		}
+		return nil
+	},
+	of: func(v SettingValues) workloadKind {
+		return workloadKind{
+			voters:      v["voters"] == "true",
+			set:         setTraits{changes: v["set"] == SetChanges || v["set"] == SetAdds, adds: v["set"] == SetAdds, leavesAlive: v["set"] == SetAdds},
+			stopsLeader: v["hand_over"] == HandOverEnd,
+		}
+	},
+}
