@@ -15,7 +15,7 @@ import (
 type fake struct{ err error }
 
 func (f fake) Member(context.Context) (adapter.Member, error) {
-	return adapter.Member{Role: adapter.RoleLeader, Liveness: adapter.Alive, Leader: "a-0"}, f.err
+	return adapter.Member{Role: adapter.RoleLeader, Liveness: adapter.Alive, Leader: "a-0", Message: "joins\n\tnow", MayDisruptReason: "joins"}, f.err
 }
 
 func (f fake) Transfer(_ context.Context, r adapter.TransferRequest) (adapter.Transferred, error) {
@@ -34,7 +34,7 @@ func TestAnswers(t *testing.T) {
 		status             int
 		says               string
 	}{
-		{"GET", "/v1/member", "", nil, 200, `"leader":"a-0"`},
+		{"GET", "/v1/member", "", nil, 200, `"leader":"a-0","may_disrupt":false,"may_disrupt_reason":"joins","message":"joins now"`},
 		{"POST", "/v1/transfer", `{"expected_leader":"a-0","candidates":["a-1"]}`, nil, 200, `{"moved":true,"leader":"a-1"}`},
 		{"POST", "/v1/transfer", `{"expected_leader":"a-0","candidates":["a-1"],"force":true}`, nil, 400, "force"},
 		{"POST", "/v1/drain", "{}", nil, 200, "{}"},
@@ -43,6 +43,9 @@ func TestAnswers(t *testing.T) {
 		{"POST", "/v1/drain", "", unsafe, 422, "no candidate"},
 		{"POST", "/v1/drain", "", io.ErrUnexpectedEOF, 503, "unexpected EOF"},
 		{"POST", "/v1/drain", strings.Repeat(" ", adapter.MaxBody+1), nil, 400, "more than"},
+		{"POST", "/v1/transfer", `{"expected_leader":"a-0"}`, nil, 400, "candidates: is empty"},
+		{"POST", "/v1/set", `{"do":"kill","slot":"a-2"}`, nil, 400, "use one of add, promote, remove"},
+		{"POST", "/v1/set", `{"do":"remove","slot":"a-2"} {}`, nil, 400, "more data"},
 		{"PUT", "/v1/member", "", nil, 405, ""},
 	} {
 		out := httptest.NewRecorder()
@@ -50,5 +53,20 @@ func TestAnswers(t *testing.T) {
 		if out.Code != c.status || !strings.Contains(out.Body.String(), c.says) {
 			t.Errorf("%s %s %.80s: %d %s, want %d with %q", c.method, c.path, c.body, out.Code, out.Body, c.status, c.says)
 		}
+	}
+}
+
+type mistaken struct{ fake }
+
+func (mistaken) Member(context.Context) (adapter.Member, error) {
+	return adapter.Member{Role: "boss", Liveness: adapter.Alive, Ready: true, MayDisrupt: true}, nil
+}
+
+// A mistake of the adapter is an error of the adapter, with the path of the field.
+func TestAMistakeIsNamed(t *testing.T) {
+	out := httptest.NewRecorder()
+	serve.Handler(mistaken{}).ServeHTTP(out, httptest.NewRequestWithContext(t.Context(), "GET", "/v1/member", nil))
+	if out.Code != 503 || !strings.Contains(out.Body.String(), `role: \"boss\" is unknown`) {
+		t.Errorf("%d %s", out.Code, out.Body)
 	}
 }

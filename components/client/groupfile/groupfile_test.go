@@ -167,6 +167,33 @@ func TestEveryField(t *testing.T) {
 	}
 }
 
+// Settings are texts, and voters = true is one.
+func TestSettingsTakeBools(t *testing.T) {
+	dir := write(t, map[string]string{"g.hcl": `group "k" {
+  replicas = 3
+  template {
+    compose       = "x"
+    instance_type = "a"
+    os_image      = "b"
+  }
+  update_policy {}
+  workload "custom" {
+    http   = "127.0.0.1:9900"
+    voters = true
+    set    = "adds"
+  }
+}
+`})
+	f, err := Load([]string{dir}, Vars{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := group.Workload{Kind: group.WorkloadCustom, Settings: map[string]string{"http": "127.0.0.1:9900", "voters": "true", "set": "adds"}}
+	if got := f.Groups[0].Spec.Workload; !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestInstancesAreNamedByOrdinal(t *testing.T) {
 	dir := write(t, map[string]string{"g.hcl": `group "web" {
   replicas = 1

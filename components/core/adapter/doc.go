@@ -1,7 +1,7 @@
 // Package adapter is the contract between an agent and an adapter: a program in the CVM that knows a
 // workload for which Cadre has no driver of its own (`workload "custom"`).
 //
-//	GET    /v1/member    Member                       what the member is now; a member that is down is a Member, too
+//	GET    /v1/member    Member                       the state of the member now; a member that is down is a Member, too
 //	POST   /v1/transfer  TransferRequest, Transferred leadership moves off this member
 //	POST   /v1/drain     {}                           the member prepares for its stop
 //	DELETE /v1/drain     {}                           the member returns to service

@@ -4,12 +4,12 @@ package adapter
 const (
 	// MaxBody bounds a request and an answer, in bytes.
 	MaxBody = 64 << 10
-	// MaxText bounds each text for people, in bytes.
+	// MaxText bounds Message, Fault and MayDisruptReason, in bytes.
 	MaxText = 512
-	// MaxName bounds a name of a member, an id and a version, in bytes.
+	// MaxName bounds every other text, such as a name, an id, a version or an entry of Busy, in bytes.
 	MaxName = 256
-	// MaxMembers bounds each list of members.
-	MaxMembers = 64
+	// MaxMembers bounds each list: the most members of a group whose workload has a driver.
+	MaxMembers = 100
 )
 
 // Paths of the calls.
@@ -36,6 +36,13 @@ const (
 	RoleLearner  = "learner"
 	RoleNone     = "none"
 	RoleUnknown  = "unknown"
+)
+
+// Values of SetRequest.Do.
+const (
+	DoAdd     = "add"
+	DoPromote = "promote"
+	DoRemove  = "remove"
 )
 
 // Values of Member.Liveness.
@@ -78,7 +85,7 @@ type Member struct {
 	// MayDisrupt is false while this member must not be stopped. MayDisruptReason then says why.
 	MayDisrupt       bool   `json:"may_disrupt"`
 	MayDisruptReason string `json:"may_disrupt_reason,omitempty"`
-	// Message names the missing condition of an unready member, for people.
+	// Message names the missing condition, for people; an unready member has one.
 	Message string `json:"message,omitempty"`
 	// Fault names a fault of a ready member, for people; rollouts ignore it.
 	Fault string `json:"fault,omitempty"`

@@ -1,5 +1,10 @@
 package group
 
+import (
+	"fmt"
+	"net/netip"
+)
+
 // Values of the settings of a custom workload.
 const (
 	SetNone     = "none"
@@ -21,6 +26,9 @@ var customKind = workloadKind{
 	judge: func(v SettingValues) []Problem {
 		if (v["http"] == "") == (v["exec_service"] == "") {
 			return []Problem{{Path: `workload.settings["http"]`, Message: "give either http, the address of the adapter, or exec_service, the service whose commands are the adapter"}}
+		}
+		if at, err := netip.ParseAddrPort(v["http"]); v["http"] != "" && (err != nil || !at.Addr().IsLoopback()) {
+			return []Problem{{Path: `workload.settings["http"]`, Message: fmt.Sprintf("%q is no loopback address: the adapter runs in the same CVM, so write 127.0.0.1:PORT or [::1]:PORT", v["http"])}}
 		}
 		return nil
 	},

@@ -196,6 +196,8 @@ func New(cfg Config) (Driver, error) {
 		return newConsul(cfg, settings)
 	case group.WorkloadEtcd:
 		return newEtcd(cfg, settings)
+	case group.WorkloadCustom:
+		return newCustom(cfg, settings)
 	default:
 		return nil, fmt.Errorf("workload kind %q has no driver in this agent", cfg.Kind)
 	}

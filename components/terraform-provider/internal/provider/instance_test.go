@@ -107,7 +107,7 @@ func TestAnInstanceThatTheQuorumNeedsIsNotUpdated(t *testing.T) {
 		}
 	})
 	f := newFolder(t, program)
-	const voters = opportunistic + "  workload {\n    kind = \"consul\"\n  }\n"
+	const voters = opportunistic + "  workload {\n    kind = \"custom\"\n    settings = {\n      http = \"127.0.0.1:9900\"\n      voters = true\n    }\n  }\n"
 	f.write("main.tf", groupOf("one", 3, voters))
 	f.must("apply", "-auto-approve")
 	f.write("main.tf", groupOf("two", 3, voters)+instances)

@@ -1,0 +1,244 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"cadre.dev/core/adapter"
+	"cadre.dev/core/group"
+	"cadre.dev/core/strictjson"
+)
+
+// Bounds of the calls to an adapter. A call also ends with its caller's context.
+const (
+	customTransferLimit = time.Minute
+	// customDrainLimit has room for a broker that moves its partitions away.
+	customDrainLimit = 10 * time.Minute
+	customSetLimit   = 30 * time.Second
+)
+
+// custom drives a workload behind an adapter, which it does not trust: see cadre.dev/core/adapter.
+type custom struct {
+	self string
+	vip  func(string) (netip.Addr, bool)
+	// votes and set are the settings of these names.
+	votes bool
+	set   string
+	asker asker
+}
+
+var (
+	_ Driver  = (*custom)(nil)
+	_ Changer = (*custom)(nil)
+)
+
+// question is one call of the contract, in both forms.
+type question struct{ method, path, command string }
+
+var (
+	askMember   = question{"GET", adapter.PathMember, adapter.CommandMember}
+	askTransfer = question{"POST", adapter.PathTransfer, adapter.CommandTransfer}
+	askDrain    = question{"POST", adapter.PathDrain, adapter.CommandDrain}
+	askUndrain  = question{"DELETE", adapter.PathDrain, adapter.CommandUndrain}
+	askSet      = question{"POST", adapter.PathSet, adapter.CommandSet}
+)
+
+// asker is a way to an adapter.
+type asker interface {
+	// ask returns the answer's text, of at most adapter.MaxBody bytes; request nil: none. Errors are
+	// those of Driver.
+	ask(ctx context.Context, q question, request any) ([]byte, error)
+	close()
+}
+
+func newCustom(cfg Config, settings group.SettingValues) (*custom, error) {
+	if settings["http"] == "" {
+		return nil, errors.New("workload setting exec_service is not known to this agent: use http")
+	}
+	return &custom{
+		self: cfg.Self, vip: cfg.VIP, votes: settings["voters"] == "true", set: settings["set"], asker: newCustomHTTP(settings["http"]),
+	}, nil
+}
+
+func (c *custom) close() { c.asker.close() }
+
+// Observe asks the adapter. Without a sound answer nothing is known about the workload: only an adapter
+// that says so proves that no process listens.
+func (c *custom) Observe(ctx context.Context) (View, error) {
+	ctx, cancel := context.WithTimeout(ctx, observeBudget)
+	defer cancel()
+	m, err := c.member(ctx)
+	if err != nil {
+		reason := adapter.Text(strings.TrimPrefix(err.Error(), ErrTransient.Error()+": "))
+		return View{Role: RoleUnknown, Message: reason, MayDisruptReason: reason}, nil
+	}
+	return c.viewOf(m), nil
+}
+
+// member is the adapter's checked answer.
+func (c *custom) member(ctx context.Context) (adapter.Member, error) {
+	var m adapter.Member
+	text, err := c.asker.ask(ctx, askMember, nil)
+	if err != nil {
+		return m, err
+	}
+	if err := decodeAnswer(text, &m); err != nil {
+		return m, err
+	}
+	return m, unsound(m.CheckOf(c.self, c.votes))
+}
+
+func (c *custom) viewOf(m adapter.Member) View {
+	v := View{
+		Role: Role(m.Role), Ready: m.Ready, CaughtUp: m.CaughtUp, LagBytes: m.LagBytes, Leader: m.Leader, Epoch: m.Epoch,
+		Voters: slices.Sorted(slices.Values(m.Voters)), Learners: slices.Sorted(slices.Values(m.Learners)), MemberIDs: m.MemberIDs,
+		Followers: slices.Sorted(slices.Values(m.Followers)), QuorumMember: slices.Contains(m.Voters, c.self), Busy: m.Busy,
+		Version: m.Version, DataFormat: m.DataFormat, Message: m.Message, Fault: m.Fault,
+		MayDisrupt: m.MayDisrupt, MayDisruptReason: m.MayDisruptReason,
+	}
+	switch m.Liveness {
+	case adapter.Alive:
+		v.Liveness = LivenessAlive
+	case adapter.Refused:
+		v.Liveness = LivenessRefused
+	}
+	return v
+}
+
+// Transfer asks the adapter, and then observes: its answer alone proves no hand-over.
+func (c *custom) Transfer(ctx context.Context, r TransferRequest) (Transferred, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, customTransferLimit,
+		fmt.Errorf("transfer was not confirmed within %s", customTransferLimit))
+	defer cancel()
+	before, err := c.Observe(ctx)
+	switch {
+	case err != nil:
+		return Transferred{}, err
+	case before.Leader == "":
+		return Transferred{}, fmt.Errorf("%w: the leader is not known: %s", ErrTransient, before.Message)
+	case before.Leader != c.self:
+		return Transferred{Leader: before.Leader, Epoch: before.Epoch}, nil
+	case r.ExpectedLeader != c.self:
+		return Transferred{}, fmt.Errorf("%w: %s leads, but %q was expected to", ErrUnsafe, c.self, r.ExpectedLeader)
+	case len(r.Candidates) == 0:
+		return Transferred{}, fmt.Errorf("%w: no transfer candidates were named", ErrUnsafe)
+	}
+	text, err := c.asker.ask(ctx, askTransfer, adapter.TransferRequest{ExpectedLeader: c.self, Candidates: r.Candidates})
+	if err != nil {
+		return Transferred{}, err
+	}
+	var said adapter.Transferred
+	if err := decodeAnswer(text, &said); err != nil {
+		return Transferred{}, err
+	}
+	if err := unsound(said.Check()); err != nil {
+		return Transferred{}, err
+	}
+	return c.confirm(ctx, before.Epoch)
+}
+
+// confirm waits until this member sees another leader, in a later epoch if the workload has epochs.
+func (c *custom) confirm(ctx context.Context, epoch uint64) (Transferred, error) {
+	var last View
+	err := poll(ctx, 50*time.Millisecond, func(ctx context.Context) (bool, error) {
+		v, err := c.Observe(ctx)
+		if err != nil || ctx.Err() != nil {
+			return false, err // cut off
+		}
+		last = v
+		later := epoch == 0 || v.Epoch > epoch
+		return v.Leader != "" && v.Leader != c.self && later, nil
+	})
+	if err != nil {
+		return Transferred{}, fmt.Errorf("%w: the adapter reports a hand-over, and then leader %q in epoch %d, after epoch %d: %s", err, last.Leader, last.Epoch, epoch, last.Message)
+	}
+	return Transferred{Moved: true, Leader: last.Leader, Epoch: last.Epoch}, nil
+}
+
+// Drain waits while the workload is busy.
+func (c *custom) Drain(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, customDrainLimit)
+	defer cancel()
+	var busy error
+	err := poll(ctx, time.Second, func(ctx context.Context) (bool, error) {
+		busy = c.order(ctx, askDrain, nil)
+		if errors.Is(busy, ErrBusy) {
+			return false, nil
+		}
+		return true, busy
+	})
+	if err != nil && errors.Is(busy, ErrBusy) {
+		return fmt.Errorf("%w: %w", busy, err)
+	}
+	return err
+}
+
+// CancelDrain makes one call.
+func (c *custom) CancelDrain(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, customSetLimit)
+	defer cancel()
+	return c.order(ctx, askUndrain, nil)
+}
+
+// Join has nothing to do where members list a newcomer automatically.
+func (c *custom) Join(ctx context.Context, slot string) error {
+	if c.set != group.SetAdds {
+		return nil
+	}
+	addr, known := c.vip(slot)
+	if !known {
+		return fmt.Errorf("%w: the address of %s is not known", ErrTransient, slot)
+	}
+	return c.change(ctx, adapter.SetRequest{Do: adapter.DoAdd, Slot: slot, Address: addr.String()})
+}
+
+// Promote has nothing to do where members vote automatically.
+func (c *custom) Promote(ctx context.Context, slot, id string) error {
+	if c.set != group.SetAdds {
+		return nil
+	}
+	return c.change(ctx, adapter.SetRequest{Do: adapter.DoPromote, Slot: slot, Member: id})
+}
+
+func (c *custom) Leave(ctx context.Context, slot, id string) error {
+	if slot == c.self {
+		return fmt.Errorf("%w: %s is this member itself: another one takes it out", ErrUnsafe, slot)
+	}
+	return c.change(ctx, adapter.SetRequest{Do: adapter.DoRemove, Slot: slot, Member: id})
+}
+
+func (c *custom) change(ctx context.Context, r adapter.SetRequest) error {
+	if c.set == group.SetNone {
+		return fmt.Errorf("%w: its workload setting set is %q", ErrUnsafe, c.set)
+	}
+	ctx, cancel := context.WithTimeout(ctx, customSetLimit)
+	defer cancel()
+	return c.order(ctx, askSet, r)
+}
+
+// order is a call whose answer is only whether it was done.
+func (c *custom) order(ctx context.Context, q question, request any) error {
+	text, err := c.asker.ask(ctx, q, request)
+	if err != nil || len(strings.TrimSpace(string(text))) == 0 {
+		return err
+	}
+	return decodeAnswer(text, &struct{}{})
+}
+
+// decodeAnswer reads an answer, which the caller has bounded.
+func decodeAnswer(text []byte, into any) error {
+	return unsound(strictjson.Unmarshal(text, into))
+}
+
+// unsound is the error of an answer that is refused for err, with all faults in one line.
+func unsound(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: the adapter's answer is refused: %s", ErrTransient, strings.ReplaceAll(err.Error(), "\n", "; "))
+}
