@@ -82,6 +82,7 @@ func do(ctx context.Context, dir string, req Request, take func([]byte)) (Reply,
 	// The service's texts are untrusted.
 	reply.Reason, reply.Problem = CleanReason(reply.Reason), CleanReason(reply.Problem)
 	reply.Output = reply.Output[:min(len(reply.Output), OutputLimit)]
+	reply.Answer = reply.Answer[:min(len(reply.Answer), AnswerLimit+1)]
 	return reply, nil
 }
 

@@ -21,6 +21,11 @@ const (
 	StreamLimit = 1 << 20
 	// ReasonLimit bounds the reason that a command gives, in bytes.
 	ReasonLimit = 256
+	// InputLimit bounds the standard input of a command, in bytes.
+	InputLimit = 32 << 10
+	// AnswerLimit is how many bytes of a command's answer are kept; a longer answer is cut after one
+	// byte more.
+	AnswerLimit = 64 << 10
 	// MaxTime is the longest that a command may be given.
 	MaxTime = 48 * time.Hour
 	// MaxWords, MaxWord and MaxBytes bound an argument vector: its words, the bytes of one
@@ -50,6 +55,10 @@ type Request struct {
 	// Stream requests the output while the command runs: Replies with Output and without End, and
 	// then the last one, whose Output is empty.
 	Stream bool `json:"stream,omitempty"`
+	// Answer gives the command the descriptor that CADRE_ANSWER_FD names, for Reply.Answer, and Input
+	// as its standard input. A service of an earlier version refuses such a request: see Unanswerable.
+	Answer bool   `json:"answer,omitempty"`
+	Input  []byte `json:"input,omitempty"`
 }
 
 // End is how a command ended.
@@ -75,17 +84,31 @@ type Reply struct {
 	// Reason is one printable line of at most ReasonLimit bytes, which the command wrote to
 	// the descriptor that CADRE_REASON_FD names. It may be shown to people.
 	Reason string `json:"reason,omitempty"`
+	// Answer is what the command wrote to the descriptor that CADRE_ANSWER_FD names.
+	Answer []byte `json:"answer,omitempty"`
 	// Output is the start of the command's output. It may hold secrets.
 	Output []byte `json:"output,omitempty"`
 	// Dropped is the number of bytes of output above StreamLimit, of a streamed command.
 	Dropped uint64 `json:"dropped,omitempty"`
 }
 
+// Unanswerable: the service runs under an earlier version, which gives no answers. No command was
+// started.
+func (r Reply) Unanswerable() bool {
+	return r.End == NotStarted && strings.Contains(r.Problem, `unknown field "answer"`)
+}
+
 // Check returns the fault of a request.
 func (r Request) Check() error {
 	switch {
-	case r.Restart && (len(r.Argv) > 0 || len(r.Env) > 0 || r.Stream):
+	case r.Restart && (len(r.Argv) > 0 || len(r.Env) > 0 || r.Stream || r.Answer):
 		return errors.New("restart: must not be combined with a command")
+	case r.Answer && r.Stream:
+		return errors.New("answer: must not be combined with stream")
+	case len(r.Input) > 0 && !r.Answer:
+		return errors.New("input: must be combined with answer")
+	case len(r.Input) > InputLimit:
+		return fmt.Errorf("input: has %d bytes, at most %d are allowed", len(r.Input), InputLimit)
 	case r.Restart:
 	case len(r.Argv) == 0 || r.Argv[0] == "":
 		return errors.New("argv: is empty")

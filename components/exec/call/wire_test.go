@@ -27,21 +27,25 @@ func TestINP01_FramesAreBoundedBeforeTheyAreRead(t *testing.T) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	for name, text := range map[string]string{
-		"nothing":           "",
-		"half a size":       "\x00\x00",
-		"half a frame":      frame(good)[:20],
-		"an unknown field":  frame(`{"argv":["a"],"time":1,"shell":true}`),
-		"two values":        frame(good + good),
-		"no program":        frame(`{"argv":[],"time":1}`),
-		"an empty program":  frame(`{"argv":[""],"time":1}`),
-		"a zero byte":       frame(`{"argv":["a\u0000"],"time":1}`),
-		"no time":           frame(`{"argv":["a"]}`),
-		"too much time":     frame(`{"argv":["a"],"time":172800000000001}`),
-		"another's env":     frame(`{"argv":["a"],"time":1,"env":["LD_PRELOAD=/x"]}`),
-		"env without value": frame(`{"argv":["a"],"time":1,"env":["CADRE_X"]}`),
-		"too many words":    frame(`{"argv":["a"` + strings.Repeat(`,"a"`, MaxWords) + `],"time":1}`),
-		"a long word":       frame(`{"argv":["` + strings.Repeat("a", MaxWord+1) + `"],"time":1}`),
-		"many bytes":        frame(`{"argv":["a"` + strings.Repeat(`,"`+strings.Repeat("a", MaxWord)+`"`, 5) + `],"time":1}`),
+		"nothing":              "",
+		"half a size":          "\x00\x00",
+		"half a frame":         frame(good)[:20],
+		"an unknown field":     frame(`{"argv":["a"],"time":1,"shell":true}`),
+		"two values":           frame(good + good),
+		"no program":           frame(`{"argv":[],"time":1}`),
+		"an empty program":     frame(`{"argv":[""],"time":1}`),
+		"a zero byte":          frame(`{"argv":["a\u0000"],"time":1}`),
+		"no time":              frame(`{"argv":["a"]}`),
+		"too much time":        frame(`{"argv":["a"],"time":172800000000001}`),
+		"another's env":        frame(`{"argv":["a"],"time":1,"env":["LD_PRELOAD=/x"]}`),
+		"input without answer": frame(`{"argv":["a"],"time":1,"input":"YQ=="}`),
+		"a stream's answer":    frame(`{"argv":["a"],"time":1,"stream":true,"answer":true}`),
+		"a restart's answer":   frame(`{"restart":true,"time":1,"answer":true}`),
+		"much input":           frame(`{"argv":["a"],"time":1,"answer":true,"input":"` + strings.Repeat("A", InputLimit/3*4+8) + `"}`),
+		"env without value":    frame(`{"argv":["a"],"time":1,"env":["CADRE_X"]}`),
+		"too many words":       frame(`{"argv":["a"` + strings.Repeat(`,"a"`, MaxWords) + `],"time":1}`),
+		"a long word":          frame(`{"argv":["` + strings.Repeat("a", MaxWord+1) + `"],"time":1}`),
+		"many bytes":           frame(`{"argv":["a"` + strings.Repeat(`,"`+strings.Repeat("a", MaxWord)+`"`, 5) + `],"time":1}`),
 	} {
 		if got, err := ReadRequest(strings.NewReader(text)); err == nil {
 			t.Errorf("%s: %+v", name, got)
@@ -52,7 +56,7 @@ func TestINP01_FramesAreBoundedBeforeTheyAreRead(t *testing.T) {
 // TestTheLargestFramesFit: a frame within the bounds is never rejected for its size.
 func TestTheLargestFramesFit(t *testing.T) {
 	word := strings.Repeat("\x01", MaxBytes/8)
-	req := Request{Time: MaxTime}
+	req := Request{Time: MaxTime, Answer: true, Input: make([]byte, InputLimit)}
 	for range 8 {
 		req.Argv = append(req.Argv, word)
 	}
@@ -67,9 +71,36 @@ func TestTheLargestFramesFit(t *testing.T) {
 		t.Errorf("request: %v", err)
 	}
 	var reply Reply
-	_ = WriteReply(&b, Reply{Output: make([]byte, OutputLimit), Reason: strings.Repeat("\x01", ReasonLimit)})
+	_ = WriteReply(&b, Reply{Output: make([]byte, OutputLimit), Answer: make([]byte, AnswerLimit+1), Reason: strings.Repeat("\x01", ReasonLimit)})
 	if err := readFrame(&b, &reply); err != nil || len(reply.Output) != OutputLimit {
 		t.Errorf("reply: %v", err)
+	}
+}
+
+// TestAnEarlierServiceTakesTheOtherRequests: without an answer a request has only the fields that it
+// always had, and with one the refusal of an earlier service is told from other faults.
+func TestAnEarlierServiceTakesTheOtherRequests(t *testing.T) {
+	var b bytes.Buffer
+	if err := writeFrame(&b, Request{Argv: []string{"a"}, Env: []string{"CADRE_X=1"}, Time: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := b.String(), frame(`{"argv":["a"],"env":["CADRE_X=1"],"time":1}`); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	type earlier struct {
+		Argv []string      `json:"argv"`
+		Time time.Duration `json:"time"`
+	}
+	b.Reset()
+	if err := writeFrame(&b, Request{Argv: []string{"a"}, Time: 1, Answer: true}); err != nil {
+		t.Fatal(err)
+	}
+	err := readFrame(&b, &earlier{})
+	if err == nil || !(Reply{End: NotStarted, Problem: err.Error()}).Unanswerable() {
+		t.Errorf("an earlier service answers %v", err)
+	}
+	if (Reply{End: NotStarted, Problem: "start it: no such file"}).Unanswerable() || (Reply{End: Exited}).Unanswerable() {
+		t.Error("another fault is taken for an earlier service")
 	}
 }
 

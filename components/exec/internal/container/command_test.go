@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -196,5 +197,37 @@ func TestHK03_WordsAreNeverTakenForSyntax(t *testing.T) {
 	}
 	if _, err := os.Lstat(planted); err == nil {
 		t.Error("a word was carried out")
+	}
+}
+
+// TestACommandAnswers: it reads its input to the end, and the answer has its own descriptor. A command
+// that answers nothing, reads nothing, or floods does no harm.
+func TestACommandAnswers(t *testing.T) {
+	r := up(t)
+	if _, err := r.do(t.Context(), soon, "exit 0"); err != nil {
+		t.Fatal(err)
+	}
+	input := []byte(strings.Repeat("x", call.InputLimit-5) + "\x00\n$()")
+	for script, want := range map[string]string{
+		`cat >&"$CADRE_ANSWER_FD"; echo output; echo why >&"$CADRE_REASON_FD"; exit 75`: string(input),
+		`echo output; echo why >&3; exec 0<&-; exit 75`:                                 "",
+		`echo output; echo why >&3; yes | head -c 1000000 >&4; exit 75`:                 strings.Repeat("y\n", call.AnswerLimit)[:call.AnswerLimit+1],
+		`echo output; echo why >&3; echo part >&4; sleep 600 & exit 75`:                 "part\n",
+	} {
+		req := call.Request{Argv: []string{"sh", "-c", script}, Time: soon, Answer: true, Input: input}
+		reply, err := call.Do(t.Context(), r.commands, req)
+		if err != nil || reply.End != call.Exited || reply.Code != 75 || string(reply.Output) != "output\n" || reply.Reason != "why" || string(reply.Answer) != want {
+			t.Errorf("%s: %s %d %q, reason %q, %d bytes of answer, %v", script, reply.End, reply.Code, reply.Output, reply.Reason, len(reply.Answer), err)
+		}
+	}
+	// Other commands have neither.
+	reply, err := r.do(t.Context(), soon, `echo "fd ${CADRE_ANSWER_FD-none}"; cat; ls /proc/self/fd | wc -l`)
+	if err != nil || !strings.HasPrefix(string(reply.Output), "fd none\n") || len(reply.Answer) > 0 {
+		t.Errorf("%q, %v", reply.Output, err)
+	}
+	// The descriptors of the caller's side stay there: 0 to 4, and that of ls.
+	reply, err = call.Do(t.Context(), r.commands, call.Request{Argv: []string{"sh", "-c", "ls /proc/self/fd"}, Time: soon, Answer: true})
+	if err != nil || len(strings.Fields(string(reply.Output))) != 6 {
+		t.Errorf("descriptors %q, %v", reply.Output, err)
 	}
 }

@@ -36,18 +36,24 @@ type Config struct {
 
 // Exit codes of init itself; the others are the workload's.
 const (
-	ExitUsage       = 64
-	exitFailed      = 70
-	exitCannotRun   = 126
-	exitNotFound    = 127
-	exitSignalBase  = 128
-	readyPoll       = 50 * time.Millisecond
-	serverRole      = "cadre-exec-server"
-	reaperRole      = "cadre-exec-reaper"
-	self            = "/proc/self/exe"
-	reasonFD        = 3
-	reasonVariable  = "CADRE_REASON_FD=3"
-	statusFD        = 4
+	ExitUsage      = 64
+	exitFailed     = 70
+	exitCannotRun  = 126
+	exitNotFound   = 127
+	exitSignalBase = 128
+	readyPoll      = 50 * time.Millisecond
+	serverRole     = "cadre-exec-server"
+	reaperRole     = "cadre-exec-reaper"
+	answering      = "answers"
+	self           = "/proc/self/exe"
+	reasonFD       = 3
+	reasonVariable = "CADRE_REASON_FD=3"
+	statusFD       = 4
+	// of a command that answers: its input and its answer, and the variable that names the descriptor
+	// which the answer has in the command.
+	inputFD         = 5
+	answerFD        = 6
+	answerVariable  = "CADRE_ANSWER_FD=4"
 	maxMeshFileSize = 1 << 20
 )
 
@@ -56,8 +62,8 @@ func Role(args []string) (code int, ok bool) {
 	switch {
 	case len(args) > 3 && args[0] == serverRole:
 		return serve(args[1], args[2], &meshEnv{args[3], args[4:]}), true
-	case len(args) > 2 && args[0] == reaperRole:
-		return reap(args[1], args[2:]), true
+	case len(args) > 3 && args[0] == reaperRole:
+		return reap(args[1], args[2] == answering, args[3:]), true
 	}
 	return 0, false
 }

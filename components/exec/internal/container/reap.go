@@ -14,9 +14,10 @@ import (
 )
 
 // reap runs one command and ends when no process of it is left. Descriptors: the end of 0 means
-// that the caller has gone, 1 and 2 are the command's output, 3 its reason, 4 takes the status.
-func reap(limit string, argv []string) int {
-	reply := run(limit, argv)
+// that the caller has gone, 1 and 2 are the command's output, 3 its reason, 4 takes the status. Where
+// the command answers, 5 is its input and 6 its answer.
+func reap(limit string, answers bool, argv []string) int {
+	reply := run(limit, answers, argv)
 	status := os.NewFile(statusFD, "status")
 	if err := json.NewEncoder(status).Encode(reply); err != nil {
 		return fail(exitFailed, err)
@@ -24,7 +25,7 @@ func reap(limit string, argv []string) int {
 	return 0
 }
 
-func run(limit string, argv []string) call.Reply {
+func run(limit string, answers bool, argv []string) call.Reply {
 	span, err := time.ParseDuration(limit)
 	if err == nil {
 		err = becomeSubreaper()
@@ -45,6 +46,13 @@ func run(limit string, argv []string) call.Reply {
 	if err != nil {
 		return notStarted(err)
 	}
+	files := []uintptr{null.Fd(), 1, 2, reasonFD}
+	if answers {
+		files[0] = inputFD
+		files = append(files, answerFD)
+		syscall.CloseOnExec(inputFD)
+		syscall.CloseOnExec(answerFD)
+	}
 	unwanted := make(chan struct{})
 	go func() {
 		_, _ = os.Stdin.Read(make([]byte, 1))
@@ -55,10 +63,14 @@ func run(limit string, argv []string) call.Reply {
 	surviveSignals()
 	over := time.NewTimer(span)
 	main, err := syscall.ForkExec(program, argv, &syscall.ProcAttr{
-		Env: os.Environ(), Files: []uintptr{null.Fd(), 1, 2, reasonFD}, Sys: &syscall.SysProcAttr{Setsid: true},
+		Env: os.Environ(), Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
 		return notStarted(fmt.Errorf("start %s: %w", program, err))
+	}
+	if answers {
+		// The server reads the answer to its end, which is the command's.
+		_ = errors.Join(syscall.Close(inputFD), syscall.Close(answerFD))
 	}
 	return await(main, died, over.C, unwanted)
 }

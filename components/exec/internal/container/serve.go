@@ -129,7 +129,7 @@ func (s *server) carryOut(conn *net.UnixConn) call.Reply {
 	if req.Restart {
 		return s.restart(req.Time)
 	}
-	p, err := newPipes()
+	p, err := newPipes(req.Answer)
 	if err != nil {
 		return notStarted(err)
 	}
@@ -145,6 +145,7 @@ func (s *server) carryOut(conn *net.UnixConn) call.Reply {
 	}()
 	output, dropped := outputOf(req, p.output.r, conn)
 	reason, status := keep(p.reason.r, 4*call.ReasonLimit), keep(p.status.r, 4096)
+	answer := answerOf(req, p)
 	code := <-ended
 	p.drain()
 	reply := call.Reply{End: call.Signalled, Code: int(syscall.SIGKILL)}
@@ -154,8 +155,23 @@ func (s *server) carryOut(conn *net.UnixConn) call.Reply {
 		}
 	}
 	reply.Output, reply.Reason = <-output, call.CleanReason(string(<-reason))
+	if answer != nil {
+		reply.Answer = <-answer
+	}
 	reply.Dropped = *dropped
 	return reply
+}
+
+// answerOf gives the command its input and reads its answer; nil: the command gives none.
+func answerOf(req call.Request, p *pipes) <-chan []byte {
+	if !req.Answer {
+		return nil
+	}
+	go func() {
+		_, _ = p.input.w.Write(req.Input) // a command need not read it
+		_ = p.input.w.Close()
+	}()
+	return keep(p.answer.r, call.AnswerLimit+1)
 }
 
 // outputOf reads a command's output, which it yields or streams to conn. The number of dropped bytes
@@ -210,12 +226,16 @@ func (s *server) restart(stop time.Duration) call.Reply {
 
 // start starts the reaper of one command.
 func (s *server) start(req call.Request, p *pipes) (<-chan syscall.WaitStatus, error) {
-	argv := append([]string{reaperRole, req.Time.String()}, req.Argv...)
+	kind, variables := "", append(req.Env, reasonVariable)
 	files := []uintptr{p.control.r.Fd(), p.output.w.Fd(), p.output.w.Fd(), p.reason.w.Fd(), p.status.w.Fd()}
+	if req.Answer {
+		kind, variables = answering, append(variables, answerVariable)
+		files = append(files, p.input.r.Fd(), p.answer.w.Fd())
+	}
+	argv := append([]string{reaperRole, req.Time.String(), kind}, req.Argv...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	env := append(os.Environ(), req.Env...)
-	pid, err := syscall.ForkExec(self, argv, &syscall.ProcAttr{Env: append(env, reasonVariable), Files: files})
+	pid, err := syscall.ForkExec(self, argv, &syscall.ProcAttr{Env: append(os.Environ(), variables...), Files: files})
 	p.childHas()
 	if err != nil {
 		return nil, fmt.Errorf("start the command's reaper: %w", err)
