@@ -24,30 +24,42 @@ func Actions(spec group.Spec) []Finding {
 	asked := func(h group.LifecycleHook) bool { return h.Exec != nil }
 	if !slices.ContainsFunc(spec.LifecycleHooks, asked) &&
 		!slices.ContainsFunc(spec.HealthChecks, func(c group.HealthCheck) bool { return c.Exec != nil }) &&
-		(spec.AutoHealing == nil || spec.AutoHealing.Service == "") {
+		(spec.AutoHealing == nil || spec.AutoHealing.Service == "") && spec.Workload.AdapterCommands() == nil {
 		return nil
 	}
 	commands, problems := declared.Read(spec.Template.Compose)
 	var out []Finding
-	judge := func(field string, a *group.ExecAction) {
+	judge := func(service, command string, a *group.ExecAction) {
 		if a == nil || len(problems) > 0 {
 			return // Spec refuses the text: nothing is known of its commands
 		}
-		refuse := func(key, message, fix string) {
-			out = append(out, Finding{File: field + ".exec." + key, Rule: RuleExec, Severity: Error, Message: message, Fix: fix})
+		refuse := func(field, message, fix string) {
+			out = append(out, Finding{File: field, Rule: RuleExec, Severity: Error, Message: message, Fix: fix})
 		}
 		switch names := commands[a.Service]; {
 		case names == nil:
-			refuse("service", fmt.Sprintf("%q declares no commands in the compose text", a.Service), "declare them there, under "+declared.Key)
+			refuse(service, fmt.Sprintf("%q declares no commands in the compose text", a.Service), "declare them there, under "+declared.Key)
 		case names[a.Command] == nil:
-			refuse("command", fmt.Sprintf("%q is not declared by service %s", a.Command, a.Service), "use one of "+commands.Names(a.Service))
+			fix := "use one of " + commands.Names(a.Service)
+			if service == command {
+				fix = "declare it there: the adapter needs it"
+			}
+			refuse(command, fmt.Sprintf("%q is not declared by service %s", a.Command, a.Service), fix)
 		}
 	}
 	for _, h := range spec.LifecycleHooks {
-		judge(fmt.Sprintf("lifecycle_hook[%q]", h.Name), h.Exec)
+		at := fmt.Sprintf("lifecycle_hook[%q].exec.", h.Name)
+		judge(at+"service", at+"command", h.Exec)
 	}
 	for _, c := range spec.HealthChecks {
-		judge(fmt.Sprintf("health_check[%q]", c.Name), c.Exec)
+		at := fmt.Sprintf("health_check[%q].exec.", c.Name)
+		judge(at+"service", at+"command", c.Exec)
+	}
+	for _, a := range spec.Workload.AdapterCommands() {
+		const at = `workload.settings["exec_service"]`
+		if judge(at, at, &a); commands[a.Service] == nil {
+			break // the service is the problem, once
+		}
 	}
 	if h := spec.AutoHealing; h != nil && h.Service != "" && len(problems) == 0 && commands[h.Service] == nil {
 		out = append(out, Finding{File: "auto_healing_policies.service", Rule: RuleExec, Severity: Error,

@@ -72,3 +72,26 @@ func TestHK03_CommandsAreThoseOfTheComposeText(t *testing.T) {
 		t.Errorf("a text without commands: %v", got)
 	}
 }
+
+// TestAnAdaptersCommandsAreDeclared: each that its settings need is named, or the service once.
+func TestAnAdaptersCommandsAreDeclared(t *testing.T) {
+	adapter := func(service, hand string) []string {
+		spec := group.Spec{Template: group.Template{Compose: commands}}
+		spec.Workload = group.Workload{Kind: group.WorkloadCustom, Settings: map[string]string{"exec_service": service, "hand_over": hand}}
+		var got []string
+		for _, f := range Actions(spec) {
+			got = append(got, f.File+": "+f.Message)
+		}
+		return got
+	}
+	const at = `workload.settings["exec_service"]: `
+	if got, want := adapter("web", "stop"), []string{at + `"member" is not declared by service web`, at + `"undrain" is not declared by service web`}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	if got := adapter("web", "transfer"); len(got) != 3 {
+		t.Errorf("%q", got)
+	}
+	if got, want := adapter("db", "transfer"), []string{at + `"db" declares no commands in the compose text`}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+}

@@ -29,6 +29,17 @@ const (
 	CommandSet      = "set"
 )
 
+// Exit codes of a command of the exec form. 0: the answer counts; every other code is transient. The
+// reason for people is the first line on the descriptor that CADRE_REASON_FD names.
+const (
+	ExitBusy   = 75
+	ExitUnsafe = 65
+)
+
+// AnswerVariable is the environment variable with the number of the descriptor that takes the answer of
+// a command.
+const AnswerVariable = "CADRE_ANSWER_FD"
+
 // Values of Member.Role.
 const (
 	RoleLeader   = "leader"

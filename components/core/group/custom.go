@@ -3,6 +3,8 @@ package group
 import (
 	"fmt"
 	"net/netip"
+
+	"cadre.dev/core/adapter"
 )
 
 // Values of the settings of a custom workload.
@@ -27,6 +29,9 @@ var customKind = workloadKind{
 		if (v["http"] == "") == (v["exec_service"] == "") {
 			return []Problem{{Path: `workload.settings["http"]`, Message: "give either http, the address of the adapter, or exec_service, the service whose commands are the adapter"}}
 		}
+		if problem := nameProblem(v["exec_service"]); v["exec_service"] != "" && problem != "" {
+			return []Problem{{Path: `workload.settings["exec_service"]`, Message: problem + ": name a service of the compose file"}}
+		}
 		if at, err := netip.ParseAddrPort(v["http"]); v["http"] != "" && (err != nil || !at.Addr().IsLoopback()) {
 			return []Problem{{Path: `workload.settings["http"]`, Message: fmt.Sprintf("%q is no loopback address: the adapter runs in the same CVM, so write 127.0.0.1:PORT or [::1]:PORT", v["http"])}}
 		}
@@ -39,4 +44,25 @@ var customKind = workloadKind{
 			stopsLeader: v["hand_over"] == HandOverEnd,
 		}
 	},
+}
+
+// AdapterCommands are the commands that an adapter of the exec form must have, by its settings; nil: the
+// workload has no such adapter.
+func (w Workload) AdapterCommands() []ExecAction {
+	service := w.Settings["exec_service"]
+	if w.Kind != WorkloadCustom || service == "" {
+		return nil
+	}
+	names := []string{adapter.CommandMember, adapter.CommandDrain, adapter.CommandUndrain}
+	if !w.traits().stopsLeader {
+		names = append(names, adapter.CommandTransfer)
+	}
+	if w.traits().set.changes {
+		names = append(names, adapter.CommandSet)
+	}
+	out := make([]ExecAction, 0, len(names))
+	for _, name := range names {
+		out = append(out, ExecAction{Service: service, Command: name})
+	}
+	return out
 }

@@ -82,6 +82,7 @@ func TestSettingsAreJudgedBeforeAgentsAre(t *testing.T) {
 		{"custom", map[string]string{"http": "127.0.0.1:9900", "voters": "yes"}, "voters", "use one of false, true"},
 		{"custom", map[string]string{"http": "127.0.0.1:9900", "exec_service": "broker"}, "http", "either http"},
 		{"custom", nil, "http", "either http"},
+		{"custom", one("exec_service", "My Service"), "exec_service", "name a service"},
 		{"consul", one("http_addr", "127.0.0.1:8510"), "", ""},
 		{"consul", one("http_addr", "[::1]:8510"), "", ""},
 		{"consul", one("http_addr", "localhost"), "http_addr", `not host:port, such as "127.0.0.1:8500"`},
@@ -116,6 +117,24 @@ func TestSettingsAreJudgedBeforeAgentsAre(t *testing.T) {
 		// The driver reads the same settings.
 		if _, err := s.Workload.ReadSettings(); (err == nil) != (c.at == "") {
 			t.Errorf("%s %v: its driver is told %v", c.kind, c.settings, err)
+		}
+	}
+}
+
+// TestAnAdapterNeedsTheCommandsOfItsSettings.
+func TestAnAdapterNeedsTheCommandsOfItsSettings(t *testing.T) {
+	for want, w := range map[string]Workload{
+		"":                              {Kind: "custom", Settings: map[string]string{"http": "127.0.0.1:9900"}},
+		" ":                             {Kind: "none"},
+		"db/member db/drain db/undrain": {Kind: "custom", Settings: map[string]string{"exec_service": "db", "hand_over": "stop"}},
+		"db/member db/drain db/undrain db/transfer db/set": {Kind: "custom", Settings: map[string]string{"exec_service": "db", "set": "changes"}},
+	} {
+		var got []string
+		for _, a := range w.AdapterCommands() {
+			got = append(got, a.Service+"/"+a.Command)
+		}
+		if strings.Join(got, " ") != strings.TrimSpace(want) {
+			t.Errorf("%+v needs %q, want %q", w, got, want)
 		}
 	}
 }

@@ -22,7 +22,7 @@ func (a *Agent) apply(old, next *group.AgentConfig) (err error) {
 	var d driver.Driver
 	if old == nil || !reflect.DeepEqual(old.Workload, next.Workload) {
 		if d, err = driver.New(driver.Config{
-			Kind: next.Workload.Kind, Settings: next.Workload.Settings, Self: next.Slot, VIP: a.vipOf, SlotAt: a.slotAt, Members: a.members, Log: a.cfg.Log,
+			Kind: next.Workload.Kind, Settings: next.Workload.Settings, Self: next.Slot, VIP: a.vipOf, SlotAt: a.slotAt, Members: a.members, Commands: a.command, Log: a.cfg.Log,
 		}); err != nil {
 			return err
 		}

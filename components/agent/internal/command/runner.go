@@ -59,29 +59,47 @@ func (r *Runner) Declare(compose string) {
 // which may have secrets: only the reason that the command reports for people (HK-07, HK-08).
 // ErrNotThere of call is safe to retry.
 func (r *Runner) Run(ctx context.Context, a group.ExecAction, env []string, limit time.Duration) error {
-	name := a.Service + "/" + a.Command
+	_, err := r.run(ctx, a, call.Request{Env: env, Time: limit})
+	return err
+}
+
+// Ask is Run for a command that answers: it gets request on its standard input, and answer is what it
+// wrote to the descriptor that CADRE_ANSWER_FD names, at most call.AnswerLimit+1 bytes. code is its exit
+// code; -1: it did not exit.
+func (r *Runner) Ask(ctx context.Context, a group.ExecAction, request []byte, limit time.Duration) (answer []byte, code int, err error) {
+	reply, err := r.run(ctx, a, call.Request{Answer: true, Input: request, Time: limit})
+	if reply.End != call.Exited {
+		return nil, -1, err
+	}
+	return reply.Answer, reply.Code, err
+}
+
+// run fills in the declared command of req.
+func (r *Runner) run(ctx context.Context, a group.ExecAction, req call.Request) (call.Reply, error) {
+	name, limit := a.Service+"/"+a.Command, req.Time
 	text := r.declared.Load()
 	if text == nil {
-		return fmt.Errorf("command %s: %w", name, errUnknownText)
+		return call.Reply{}, fmt.Errorf("command %s: %w", name, errUnknownText)
 	}
-	argv := text.Exec[a.Service][a.Command]
-	if argv == nil {
-		return fmt.Errorf("EXEC_FORBIDDEN: command %s is not declared in the measured compose file", name)
+	req.Argv, req.Time = text.Exec[a.Service][a.Command], min(limit, call.MaxTime)
+	if req.Argv == nil {
+		return call.Reply{}, fmt.Errorf("EXEC_FORBIDDEN: command %s is not declared in the measured compose file", name)
 	}
-	reply, err := call.Do(ctx, filepath.Join(r.dir, a.Service), call.Request{Argv: argv, Env: env, Time: min(limit, call.MaxTime)})
-	if errors.Is(err, call.ErrNotThere) {
-		return fmt.Errorf("service %s %w", a.Service, err)
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return verdict(name, call.Reply{End: call.TimedOut}, limit)
-	}
-	if err != nil {
-		return fmt.Errorf("command %s: %w", name, err)
+	reply, err := call.Do(ctx, filepath.Join(r.dir, a.Service), req)
+	switch {
+	case errors.Is(err, call.ErrNotThere):
+		return reply, fmt.Errorf("service %s %w", a.Service, err)
+	case errors.Is(err, context.DeadlineExceeded):
+		reply = call.Reply{End: call.TimedOut}
+	case err != nil:
+		return reply, fmt.Errorf("command %s: %w", name, err)
+	case reply.Unanswerable():
+		return reply, fmt.Errorf("command %s was not started: service %s runs under an earlier /run/mesh/exec, which gives no answers: start its container again", name, a.Service)
 	}
 	if len(reply.Output) > 0 {
 		r.log.Debug("command said", "command", name, "output", strconv.QuoteToASCII(string(reply.Output)))
 	}
-	return verdict(name, reply, limit)
+	return reply, verdict(name, reply, limit)
 }
 
 // RunUntil is Run that waits for a service which takes no commands yet.

@@ -246,3 +246,29 @@ func TestOnlyMeasuredServicesAreRestarted(t *testing.T) {
 		t.Errorf("called off: %v", err)
 	}
 }
+
+// TestACommandIsAsked: it gets the request, and its answer and code come back. An earlier service, which
+// gives no answers, is named with the way out.
+func TestACommandIsAsked(t *testing.T) {
+	var got call.Request
+	var reply call.Reply
+	r, _, _ := newRunner(t, slog.LevelInfo, func(req call.Request) call.Reply { got = req; return reply })
+	ask := func() ([]byte, int, error) { return r.Ask(t.Context(), look, []byte(`{"do":"add"}`), time.Minute) }
+	reply = call.Reply{End: call.Exited, Answer: []byte("{}")}
+	answer, code, err := ask()
+	if err != nil || code != 0 || string(answer) != "{}" || !got.Answer || string(got.Input) != `{"do":"add"}` || got.Time != time.Minute {
+		t.Errorf("%q, %d, %v; asked %+v", answer, code, err, got)
+	}
+	reply = call.Reply{End: call.Exited, Code: 75, Reason: "a change runs"}
+	if _, code, err := ask(); code != 75 || err == nil || err.Error() != "command db/look ended with code 75: a change runs" {
+		t.Errorf("%d, %v", code, err)
+	}
+	reply = call.Reply{End: call.TimedOut}
+	if _, code, err := ask(); code != -1 || err == nil {
+		t.Errorf("%d, %v", code, err)
+	}
+	reply = call.Reply{End: call.NotStarted, Problem: `frame: json: unknown field "answer"`}
+	if _, code, err := ask(); code != -1 || err == nil || !strings.Contains(err.Error(), "start its container again") {
+		t.Errorf("%d, %v", code, err)
+	}
+}

@@ -57,12 +57,16 @@ type asker interface {
 }
 
 func newCustom(cfg Config, settings group.SettingValues) (*custom, error) {
-	if settings["http"] == "" {
-		return nil, errors.New("workload setting exec_service is not known to this agent: use http")
+	c := &custom{self: cfg.Self, vip: cfg.VIP, votes: settings["voters"] == "true", set: settings["set"]}
+	switch service := settings["exec_service"]; {
+	case service == "":
+		c.asker = newCustomHTTP(settings["http"])
+	case cfg.Commands == nil:
+		return nil, errors.New("workload setting exec_service: no commands can be run here")
+	default:
+		c.asker = newCustomExec(service, cfg.Commands)
 	}
-	return &custom{
-		self: cfg.Self, vip: cfg.VIP, votes: settings["voters"] == "true", set: settings["set"], asker: newCustomHTTP(settings["http"]),
-	}, nil
+	return c, nil
 }
 
 func (c *custom) close() { c.asker.close() }

@@ -166,7 +166,9 @@ type Config struct {
 	// Local is the own member's address; the zero value is 127.0.0.1. Several members on one
 	// machine (tests) have one address each.
 	Local netip.Addr
-	Log   *slog.Logger
+	// Commands are those of the CVM's services, for an adapter of the exec form; nil: there are none.
+	Commands Commands
+	Log      *slog.Logger
 }
 
 // New returns the driver of cfg.Kind; empty means "none".
