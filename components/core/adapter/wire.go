@@ -127,7 +127,7 @@ type Transferred struct {
 type SetRequest struct {
 	// Do is "add" (a member without a vote), "promote" (gives the vote) or "remove".
 	Do string `json:"do"`
-	// Slot is the member's name.
+	// Slot is the member's name. A leader removes itself only with the setting hand_over = "stop".
 	Slot string `json:"slot"`
 	// Member is the workload's own id of the intended member; empty: it has none yet. Another id under the
 	// same name is left alone.

@@ -11,7 +11,7 @@ const (
 	WorkloadPatroni = "patroni"
 	// WorkloadEtcd is an etcd member: a Raft voter.
 	WorkloadEtcd = "etcd"
-	// WorkloadCustom is a workload behind an adapter (package adapter): its settings say what it is.
+	// WorkloadCustom is a workload behind an adapter (package adapter): its settings name its traits.
 	WorkloadCustom = "custom"
 )
 
@@ -27,7 +27,7 @@ type workloadKind struct {
 	set setTraits
 	// stopsLeader: see StopsLeader.
 	stopsLeader bool
-	// judge finds what is wrong with settings that are each valid; nil: nothing is.
+	// judge finds the problems of settings that are each valid; nil: there are none.
 	judge func(SettingValues) []Problem
 	// of derives the traits of a kind from its settings; nil: they are these.
 	of func(SettingValues) workloadKind

@@ -39,9 +39,9 @@ func (w *world) followsNobody(m *member) bool {
 	return m.report != nil && m.report.alive() && w.view.roles && (w.merelyLeaderless(m) || w.handsOver())
 }
 
-// handsOver reports that a step in progress takes leadership from its member.
+// handsOver reports that a step in progress takes leadership from its member, or may do so by stopping it.
 func (w *world) handsOver() bool {
-	return slices.ContainsFunc(w.everyone, func(m *member) bool { return m.open != nil && m.open.Transfer != nil })
+	return slices.ContainsFunc(w.everyone, func(m *member) bool { return m.open != nil && (m.open.Transfer != nil || group.StopsLeader(w.spec)) })
 }
 
 // dropFlap removes the transition of the outage that ends now, if the report proves that m was healthy all the

@@ -396,7 +396,8 @@ func (w *world) membershipOf(m *member) *group.Membership {
 	return next
 }
 
-// setChange returns the one due change of the set, and the member that makes it: the leader of the set (R48). The set
+// setChange returns the one due change of the set, and the member that makes it: the leader of the set (R48). Only a
+// leader that hands over nothing takes itself out. The set
 // stays unchanged while its voters are unknown or below a majority (R43, R51), or during a hand-over of leadership.
 func (w *world) setChange() (lead *member, change *group.SetChange) {
 	lead = w.find(w.view.leader)
@@ -409,7 +410,7 @@ func (w *world) setChange() (lead *member, change *group.SetChange) {
 		}
 	}
 	for _, m := range w.everyone {
-		if m != lead && w.listed(m) && w.isOut(m) && len(w.holdsOfLeaving(candidate{m: m}, evaluation{taken: &taken{}})) == 0 {
+		if (m != lead || group.StopsLeader(w.spec)) && w.listed(m) && w.isOut(m) && len(w.holdsOfLeaving(candidate{m: m}, evaluation{taken: &taken{}})) == 0 {
 			return lead, &group.SetChange{Do: group.SetRemove, Slot: m.slot, Member: w.idOf(m)}
 		}
 	}

@@ -18,7 +18,7 @@ import (
 //	R5   the Boot of each available member of a complete rollout proved its assigned Revision
 //	I1   at most max_unavailable working members are taken away
 //	I2   no call takes a voter that the rest needs for its majority
-//	I3   a leader is not stopped while another member could have taken over
+//	I3   a leader is not stopped while another member could have taken over, unless its workload hands nothing over
 //	I6   a failed rollout takes no further working member
 //	I16  at most one call of a Slot is outstanding
 //	I17  an Operation has each of its effects at most once
@@ -207,7 +207,7 @@ func (k *checker) quorum(slot string, kind operation.Kind) {
 }
 
 func (k *checker) leader(slot string) {
-	if k.w.kind == group.WorkloadNone || k.w.leader != slot {
+	if k.w.kind == group.WorkloadNone || k.w.leader != slot || group.StopsLeader(k.c.spec) {
 		return
 	}
 	for _, other := range k.c.spec.Members() {

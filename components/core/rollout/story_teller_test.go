@@ -43,7 +43,7 @@ type testingT interface {
 	Errorf(format string, args ...any)
 }
 
-var groupLine = regexp.MustCompile(`^group ([a-z][a-z0-9-]*): (\d+) replicas? of (none|consul|etcd|patroni)((?:, .*)?)$`)
+var groupLine = regexp.MustCompile(`^group ([a-z][a-z0-9-]*): (\d+) replicas? of (none|consul|etcd|patroni|custom)((?:, .*)?)$`)
 
 // newStory makes the group of a story, deployed at revision A the day before, unless
 // it says "not deployed".
@@ -72,6 +72,10 @@ func newStory(t testingT, line string) (*story, error) {
 	s.c.spec = group.Spec{Name: m[1], Platform: "phala", AppID: storyApp, Replicas: replicas, Workload: group.Workload{Kind: m[3]},
 		Template: group.Template{Compose: storyCompose("A"), InstanceType: "tdx.small", OSImage: "dstack-0.5.7"}}
 	s.base = s.c.spec.Template
+	if m[3] == group.WorkloadCustom {
+		s.w.kind = group.WorkloadConsul // its members behave like those
+		s.c.spec.Workload.Settings = map[string]string{"http": "127.0.0.1:9900", "voters": "true"}
+	}
 	deployed := true
 	for _, option := range strings.Split(strings.TrimPrefix(m[4], ", "), ", ") {
 		if option == "not deployed" {
@@ -129,6 +133,8 @@ func (s *story) option(text string) error {
 		p.MostDisruptiveAllowedAction = group.UpdateAction(value)
 	case "leader":
 		p.Leader = value
+	case "hand_over", "set":
+		s.c.spec.Workload.Settings[word] = value
 	case "step_delay":
 		p.StepDelay = group.Duration(length)
 		return notLength

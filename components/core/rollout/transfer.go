@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"slices"
 
+	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 )
 
 // holdsOfLeader are the rules of the leader's own step (R53-R55). The step comes last, with at most one planned
-// transfer per rollout, and only to a fit member.
+// transfer per rollout, and only to a fit member. Where the workload elects when its leader stops, the step comes last
+// and needs no successor; the rules of the quorum protect the election.
 func (w *world) holdsOfLeader(c candidate, l evaluation) []Hold {
 	if l.op != nil {
 		return w.holdsOfLeading(c.m, l.op)
@@ -26,15 +28,15 @@ func (w *world) holdsOfLeader(c candidate, l evaluation) []Hold {
 		if m := otherThan(c.m, others); m != nil {
 			holds = append(holds, hold(HoldLeaderLast, "%s leads and goes last; %s is not proven at the target yet", c.m.slot, m.slot))
 		}
-		if w.alone(c.m) {
-			return holds // no member can take over: the service is interrupted (R18)
+		if w.alone(c.m) || group.StopsLeader(w.spec) {
+			return holds // no member can take over, and the service is interrupted (R18), or none has to
 		}
 		if w.transfersMade() > 0 && !interim && !c.forEnv {
 			holds = append(holds, hold(HoldTransferBudget,
 				"the one planned transfer of this rollout was made and %s leads again; move leadership to an updated member by hand", c.m.slot))
 		}
 	}
-	if w.alone(c.m) {
+	if w.alone(c.m) || group.StopsLeader(w.spec) {
 		return holds
 	}
 	if len(candidates) == 0 {
@@ -44,9 +46,10 @@ func (w *world) holdsOfLeader(c candidate, l evaluation) []Hold {
 }
 
 // holdsOfLeading: a member that is about to stop must not lead any more (R33, R86). An unhealthy leader without a
-// possible successor is stopped anyway. So is a leader whose duties no other member can take (R18).
+// possible successor is stopped anyway. So is a leader whose duties no other member can take (R18), and one whose
+// workload elects when it stops.
 func (w *world) holdsOfLeading(m *member, op *operation.Operation) []Hold {
-	if !m.leads() || !w.voter(m) || w.alone(m) || !m.ready && op.Transfer == nil {
+	if !m.leads() || !w.voter(m) || w.alone(m) || group.StopsLeader(w.spec) || !m.ready && op.Transfer == nil {
 		return nil
 	}
 	return []Hold{hold(HoldLeaderUnknown, "%s leads", m.slot)}
@@ -55,7 +58,7 @@ func (w *world) holdsOfLeading(m *member, op *operation.Operation) []Hold {
 // transfer returns the planned hand-over of c's step, or nil. It needs a leading c and a possible successor (R53,
 // R54).
 func (w *world) transfer(c candidate) *operation.Transfer {
-	if !c.m.leads() || c.kind == operation.Create || c.kind == operation.Stop {
+	if !c.m.leads() || c.kind == operation.Create || c.kind == operation.Stop || group.StopsLeader(w.spec) {
 		return nil
 	}
 	relief := c.condition != well

@@ -84,7 +84,7 @@ type Reply struct {
 	// Reason is one printable line of at most ReasonLimit bytes, which the command wrote to
 	// the descriptor that CADRE_REASON_FD names. It may be shown to people.
 	Reason string `json:"reason,omitempty"`
-	// Answer is what the command wrote to the descriptor that CADRE_ANSWER_FD names.
+	// Answer is the text that the command wrote to the descriptor that CADRE_ANSWER_FD names.
 	Answer []byte `json:"answer,omitempty"`
 	// Output is the start of the command's output. It may hold secrets.
 	Output []byte `json:"output,omitempty"`

@@ -78,7 +78,7 @@ func TestTheLargestFramesFit(t *testing.T) {
 }
 
 // TestAnEarlierServiceTakesTheOtherRequests: without an answer a request has only the fields that it
-// always had, and with one the refusal of an earlier service is told from other faults.
+// always had. With one, the refusal of an earlier service differs from other faults.
 func TestAnEarlierServiceTakesTheOtherRequests(t *testing.T) {
 	var b bytes.Buffer
 	if err := writeFrame(&b, Request{Argv: []string{"a"}, Env: []string{"CADRE_X=1"}, Time: 1}); err != nil {

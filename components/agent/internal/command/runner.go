@@ -63,8 +63,8 @@ func (r *Runner) Run(ctx context.Context, a group.ExecAction, env []string, limi
 	return err
 }
 
-// Ask is Run for a command that answers: it gets request on its standard input, and answer is what it
-// wrote to the descriptor that CADRE_ANSWER_FD names, at most call.AnswerLimit+1 bytes. code is its exit
+// Ask is Run for a command that answers: it gets request on its standard input, and answer is the text that
+// it wrote to the descriptor that CADRE_ANSWER_FD names, at most call.AnswerLimit+1 bytes. code is its exit
 // code; -1: it did not exit.
 func (r *Runner) Ask(ctx context.Context, a group.ExecAction, request []byte, limit time.Duration) (answer []byte, code int, err error) {
 	reply, err := r.run(ctx, a, call.Request{Answer: true, Input: request, Time: limit})

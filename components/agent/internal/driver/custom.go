@@ -26,10 +26,10 @@ const (
 type custom struct {
 	self string
 	vip  func(string) (netip.Addr, bool)
-	// votes and set are the settings of these names.
-	votes bool
-	set   string
-	asker asker
+	// votes, set and stops are the settings voters, set and hand_over.
+	votes, stops bool
+	set          string
+	asker        asker
 }
 
 var (
@@ -57,7 +57,7 @@ type asker interface {
 }
 
 func newCustom(cfg Config, settings group.SettingValues) (*custom, error) {
-	c := &custom{self: cfg.Self, vip: cfg.VIP, votes: settings["voters"] == "true", set: settings["set"]}
+	c := &custom{self: cfg.Self, vip: cfg.VIP, votes: settings["voters"] == "true", set: settings["set"], stops: settings["hand_over"] == group.HandOverEnd}
 	switch service := settings["exec_service"]; {
 	case service == "":
 		c.asker = newCustomHTTP(settings["http"])
@@ -209,8 +209,9 @@ func (c *custom) Promote(ctx context.Context, slot, id string) error {
 	return c.change(ctx, adapter.SetRequest{Do: adapter.DoPromote, Slot: slot, Member: id})
 }
 
+// Leave removes this member itself only where a leader hands nothing over.
 func (c *custom) Leave(ctx context.Context, slot, id string) error {
-	if slot == c.self {
+	if slot == c.self && !c.stops {
 		return fmt.Errorf("%w: %s is this member itself: another one takes it out", ErrUnsafe, slot)
 	}
 	return c.change(ctx, adapter.SetRequest{Do: adapter.DoRemove, Slot: slot, Member: id})

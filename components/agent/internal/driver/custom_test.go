@@ -105,7 +105,7 @@ func TestTheViewIsThatOfTheAdapter(t *testing.T) {
 	}
 }
 
-// TestABadAdapterIsBoundedAndNamed: whatever it does, Observe returns, nothing is known about the
+// TestABadAdapterIsBoundedAndNamed: Observe returns in every case, nothing is known about the
 // workload, the member must not be stopped, and the reason is named.
 func TestABadAdapterIsBoundedAndNamed(t *testing.T) {
 	good := `{"role":"none","liveness":"alive","ready":true,"may_disrupt":true}`
@@ -341,5 +341,10 @@ func TestTheSetIsChangedAsTheSettingSays(t *testing.T) {
 	}
 	if made := f.made(); len(made) > 0 {
 		t.Errorf("asked %q", made)
+	}
+	// A leader that hands nothing over takes itself out: no other member can lead before it goes.
+	f, d = newFakeAdapter(t, map[string]string{"set": "adds", "hand_over": "stop"})
+	if err := Change(t.Context(), d, change(group.SetRemove, "k-0")); err != nil || len(f.made()) != 1 {
+		t.Errorf("%v, asked %q", err, f.made())
 	}
 }
