@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"cadre.dev/agent/internal/agent"
+	"cadre.dev/agent/internal/drivercheck"
 	"cadre.dev/agent/internal/parent"
 	"cadre.dev/core/group"
 	"cadre.dev/exec/logring"
@@ -31,6 +32,11 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	args, worker := os.Args[1:], false
+	if len(args) > 0 && args[0] == "driver" {
+		code := drivercheck.Command(ctx, args[1:], os.Getenv, os.Stdout, os.Stderr)
+		stop()
+		os.Exit(code)
+	}
 	if len(args) > 0 && args[0] == parent.Argument {
 		args, worker = args[1:], true
 	}
