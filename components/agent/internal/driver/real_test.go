@@ -197,7 +197,21 @@ func (c *realCluster) contract(t *testing.T) {
 	c.observeIsCheap(t)
 	c.refusesWithoutEffect(t)
 	c.transfers(t)
+	c.conforms(t)
 	c.survivesRestart(t)
+}
+
+// Conformance holds d to the suite of package drivercheck, which imports this one.
+var Conformance func(t *testing.T, d Driver, self string, votes bool, candidates []string)
+
+// conforms runs the suite for adapters at a follower, and at the leader, which hands over.
+func (c *realCluster) conforms(t *testing.T) {
+	t.Helper()
+	at := c.leader(t)
+	for _, i := range []int{(at + 1) % 3, at} {
+		Conformance(t, c.drivers[i], c.names[i], c.quorum, []string{c.names[(i+1)%3], c.names[(i+2)%3]})
+	}
+	within(t, c.settle, "settle after the suite", c.healthy)
 }
 
 func (c *realCluster) observeIsCheap(t *testing.T) {

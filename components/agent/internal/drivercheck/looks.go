@@ -30,7 +30,7 @@ func looks() []check {
 				return "", err
 			}
 			s.first = v
-			return fmt.Sprintf("%s, in %s", v.Role, time.Since(began).Round(time.Millisecond)), asMember(v).CheckOf(s.Self, s.Votes || s.Wire == nil)
+			return fmt.Sprintf("%s, in %s", v.Role, time.Since(began).Round(time.Millisecond)), asMember(v).CheckOf(s.Self, s.Votes)
 		},
 	}, {
 		name:     "member is alive and has a role",
