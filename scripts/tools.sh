@@ -65,6 +65,7 @@ run    sh                                      dash                scripts in co
 run    cat                                     coreutils           scripts in compose files and of tests
 run    chmod                                   coreutils           scripts in compose files
 run    curl                                    curl                a test asks the guest agent of a CVM
+run    jq                                      jq                  the example of an adapter in shell
 run    date                                    coreutils           services of tests
 run    grep                                    grep                scripts/test.sh
 run    head                                    coreutils           services and hooks of tests

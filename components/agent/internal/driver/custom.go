@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,11 @@ import (
 
 // Bounds of the calls to an adapter. A call also ends with its caller's context.
 const (
+	// CustomBudget is the time for the answer about a member. CustomExecBudget is that of a command,
+	// which starts processes first; the agent gives up an observation after 2 s.
+	CustomBudget     = observeBudget
+	CustomExecBudget = 1800 * time.Millisecond
+
 	customTransferLimit = time.Minute
 	// customDrainLimit has room for a broker that moves its partitions away.
 	customDrainLimit = 10 * time.Minute
@@ -29,6 +35,7 @@ type custom struct {
 	// votes, set and stops are the settings voters, set and hand_over.
 	votes, stops bool
 	set          string
+	budget       time.Duration
 	asker        asker
 }
 
@@ -57,14 +64,14 @@ type asker interface {
 }
 
 func newCustom(cfg Config, settings group.SettingValues) (*custom, error) {
-	c := &custom{self: cfg.Self, vip: cfg.VIP, votes: settings["voters"] == "true", set: settings["set"], stops: settings["hand_over"] == group.HandOverEnd}
+	c := &custom{self: cfg.Self, vip: cfg.VIP, votes: settings["voters"] == "true", set: settings["set"], stops: settings["hand_over"] == group.HandOverEnd, budget: cfg.Budget}
 	switch service := settings["exec_service"]; {
 	case service == "":
-		c.asker = newCustomHTTP(settings["http"])
+		c.asker, c.budget = newCustomHTTP(settings["http"]), cmp.Or(c.budget, CustomBudget)
 	case cfg.Commands == nil:
 		return nil, errors.New("workload setting exec_service: no commands can be run here")
 	default:
-		c.asker = newCustomExec(service, cfg.Commands)
+		c.asker, c.budget = newCustomExec(service, cfg.Commands), cmp.Or(c.budget, CustomExecBudget)
 	}
 	return c, nil
 }
@@ -74,7 +81,7 @@ func (c *custom) close() { c.asker.close() }
 // Observe asks the adapter. Without a sound answer nothing is known about the workload: only an adapter
 // that says so proves that no process listens.
 func (c *custom) Observe(ctx context.Context) (View, error) {
-	ctx, cancel := context.WithTimeout(ctx, observeBudget)
+	ctx, cancel := context.WithTimeout(ctx, c.budget)
 	defer cancel()
 	m, err := c.member(ctx)
 	if err != nil {

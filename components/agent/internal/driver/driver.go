@@ -168,7 +168,10 @@ type Config struct {
 	Local netip.Addr
 	// Commands are those of the CVM's services, for an adapter of the exec form; nil: there are none.
 	Commands Commands
-	Log      *slog.Logger
+	// Budget is the time of an adapter for the answer about its member; 0: CustomBudget, or
+	// CustomExecBudget.
+	Budget time.Duration
+	Log    *slog.Logger
 }
 
 // New returns the driver of cfg.Kind; empty means "none".

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"time"
 
 	"cadre.dev/agent/internal/driver"
 	"cadre.dev/core/group"
@@ -33,6 +34,7 @@ type options struct {
 	slot, compose, candidates  string
 	voters, asJSON             bool
 	transfer, drain            bool
+	budget                     time.Duration
 	set, handOver, change, vip string
 }
 
@@ -55,6 +57,7 @@ func Command(ctx context.Context, args []string, getenv func(string) string, std
 	flags.BoolVar(&o.drain, "drain", false, "drain the member and return it to service")
 	flags.StringVar(&o.change, "change", "", "`slot` that the set does not list: add it and remove it again")
 	flags.StringVar(&o.vip, "address", "127.0.0.1", "`address` of that slot")
+	flags.DurationVar(&o.budget, "budget", 0, fmt.Sprintf("`time` for the answer about the member; 0: that of the agent, %s, or %s with -exec", driver.CustomBudget, driver.CustomExecBudget))
 	flags.BoolVar(&o.asJSON, "json", false, "print one JSON object for each check")
 	if len(args) == 0 || args[0] != "check" {
 		flags.Usage()
@@ -103,7 +106,7 @@ func (o options) config(args []string) (Config, error) {
 	}
 	settings := map[string]string{"voters": strconv.FormatBool(o.voters), "set": o.set, "hand_over": o.handOver}
 	made := driver.Config{
-		Kind: group.WorkloadCustom, Settings: settings, Self: o.slot, Log: slog.New(slog.DiscardHandler),
+		Kind: group.WorkloadCustom, Settings: settings, Self: o.slot, Budget: o.budget, Log: slog.New(slog.DiscardHandler),
 		VIP: func(string) (netip.Addr, bool) { return vip, true },
 	}
 	if o.compose != "" {

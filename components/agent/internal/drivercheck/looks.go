@@ -14,14 +14,14 @@ import (
 	"cadre.dev/core/adapter"
 )
 
-// repeats is how often a member is observed in turn and at the same time.
-const repeats = 5
+// repeats and atOnce are how often a member is observed in turn and at the same time.
+const repeats, atOnce = 5, 3
 
 // looks are the checks that only read.
 func looks() []check {
 	return []check{{
 		name:     "member answers",
-		expected: "an answer of a running member, sound as a whole, within 900 ms",
+		expected: "an answer of a running member, sound as a whole, in time",
 		fix:      "start the member and its adapter, and correct each named field: the guide has the table of fields",
 		run: func(ctx context.Context, s *suite) (string, error) {
 			began := time.Now()
@@ -56,8 +56,8 @@ func looks() []check {
 		run:      steady,
 	}, {
 		name:     "answers do not wait for each other",
-		expected: "each of 5 observations at the same time answered within 900 ms",
-		fix:      "answer GET /v1/member without a lock that another call holds, and bound each request to the workload to less than 900 ms",
+		expected: "each of 3 observations at the same time answered in time",
+		fix:      "answer GET /v1/member without a lock that another call holds, and bound each request to the workload to less than the time of the answer, 900 ms, or 1.8 s for a command",
 		run:      together,
 	}}
 }
@@ -91,10 +91,10 @@ func (s *suite) repeat(ctx context.Context) error {
 func together(ctx context.Context, s *suite) (string, error) {
 	var (
 		all     sync.WaitGroup
-		errs    [repeats]error
-		longest [repeats]time.Duration
+		errs    [atOnce]error
+		longest [atOnce]time.Duration
 	)
-	for i := range repeats {
+	for i := range atOnce {
 		all.Go(func() {
 			began := time.Now()
 			_, errs[i] = s.observe(ctx)
