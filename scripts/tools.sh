@@ -30,7 +30,7 @@ PATH=${CADRE_HOST_PATH:-$PATH}:/usr/local/sbin:/usr/sbin:/sbin
 #
 # The list leaves out commands that only scripts/tools.sh and scripts/fresh-machine.sh call.
 mapfile -t programs <<'END'
-build  go                                      https://go.dev/dl   compiles Cadre, and Consul and etcd from their modules
+build  go                                      https://go.dev/dl   compiles Cadre, and Consul, etcd and NATS from their modules
 build  git                                     git                 names the version of a build; fetches modules that no proxy has
 build  /etc/ssl/certs/ca-certificates.crt      ca-certificates     modules and packages come over HTTPS
 build  make                                    make                make check calls make generate; a test of this table
@@ -122,6 +122,7 @@ END
 gotestsum_version=1.13.0
 consul_version=1.22.7
 etcd_version=3.6.16
+nats_version=2.15.2
 opentofu_version=1.11.5
 patroni_version=4.1.5
 psycopg_version=3.2.12
@@ -269,6 +270,10 @@ install_etcd() {
 	module_binary etcdctl etcd "$etcd_version" go.etcd.io/etcd/etcdctl/v3 "reads its members in those tests" 1
 }
 
+install_nats() {
+	module_binary nats-server nats "$nats_version" github.com/nats-io/nats-server/v2 "a workload of the end-to-end tests" 1
+}
+
 # Applies in tests, as Terraform would.
 install_opentofu() {
 	module_binary tofu opentofu "$opentofu_version" github.com/opentofu/opentofu/cmd/tofu \
@@ -322,7 +327,7 @@ go_tool() {
 	: >"$stamp"
 }
 
-# The demo runs PostgreSQL. etcd and OpenTofu are left out: their builds take longer than the demo.
+# The demo runs PostgreSQL. etcd, NATS and OpenTofu are left out: their builds take longer than the demo.
 install_demo() {
 	need build run
 	go_new_enough
@@ -351,6 +356,7 @@ run)
 	install_demo
 	go_tool gotestsum "$gotestsum_version" gotest.tools/gotestsum "runs the tests"
 	install_etcd
+	install_nats
 	install_opentofu
 	;;
 dev)
