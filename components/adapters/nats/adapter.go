@@ -1,0 +1,216 @@
+package nats
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"encoding/json"
+
+	"cadre.dev/adapters/serve"
+	"cadre.dev/core/adapter"
+)
+
+// Config names the server that the adapter speaks for.
+type Config struct {
+	// Slot is the member's name.
+	Slot string
+	// Monitor is the URL of the server's monitoring port, such as http://127.0.0.1:8222.
+	Monitor string
+	// Server is the URL of its port for clients, such as nats://127.0.0.1:4222.
+	Server string
+	// User and PasswordFile log in to the system account. The file is read for each connection.
+	User, PasswordFile string
+	// Accounts log in to the accounts whose streams a drain moves.
+	Accounts []Login
+	// CAFile, CertFile and KeyFile are for servers with TLS; empty: plain, or the system's authorities.
+	CAFile, CertFile, KeyFile string
+	// MaxLag is the number of entries that a replica may be behind and still count as current.
+	MaxLag uint64
+}
+
+// Login is a user of an account.
+type Login struct{ Account, User, PasswordFile string }
+
+// ParseLogin reads "ACCOUNT:USER:PASSWORD_FILE".
+func ParseLogin(text string) (Login, error) {
+	parts := strings.SplitN(text, ":", 3)
+	if len(parts) != 3 || parts[0] == "" || parts[1] == "" || parts[2] == "" {
+		return Login{}, fmt.Errorf("%q is not ACCOUNT:USER:PASSWORD_FILE", text)
+	}
+	return Login{parts[0], parts[1], parts[2]}, nil
+}
+
+// Bounds of the adapter's own requests.
+const (
+	// observeBudget bounds one observation; an agent waits a second.
+	observeBudget = 800 * time.Millisecond
+	// gatherBudget bounds the wait for the answers of all servers; those that are away never answer.
+	gatherBudget = 400 * time.Millisecond
+	// maxAnswer bounds an answer of the monitoring port: a thousand streams need about 1 MiB.
+	maxAnswer = 64 << 20
+	// liveFor: peers answer the leader every second.
+	liveFor = 3500 * time.Millisecond
+)
+
+// Adapter is the adapter of one server. All methods are safe for concurrent use.
+type Adapter struct {
+	cfg    Config
+	client *http.Client
+	tls    *tls.Config
+}
+
+var _ serve.Workload = (*Adapter)(nil)
+
+// New checks cfg. It contacts no server.
+func New(cfg Config) (*Adapter, error) {
+	if cfg.Slot == "" {
+		return nil, errors.New("slot: give the name of this member's slot")
+	}
+	u, err := url.Parse(cfg.Monitor)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fmt.Errorf("monitor: %q is no URL such as http://127.0.0.1:8222", cfg.Monitor)
+	}
+	if u, err := url.Parse(cfg.Server); err != nil || u.Host == "" || u.Scheme != "nats" && u.Scheme != "tls" {
+		return nil, fmt.Errorf("server: %q is no URL such as nats://127.0.0.1:4222", cfg.Server)
+	}
+	if (cfg.CertFile == "") != (cfg.KeyFile == "") {
+		return nil, errors.New("cert-file and key-file: give both or none")
+	}
+	a := &Adapter{cfg: cfg}
+	a.cfg.Monitor = strings.TrimSuffix(cfg.Monitor, "/")
+	if a.tls, err = tlsOf(cfg); err != nil {
+		return nil, err
+	}
+	a.client = &http.Client{Transport: &http.Transport{TLSClientConfig: a.tls, MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute}}
+	return a, nil
+}
+
+// tlsOf is nil if cfg names no file.
+func tlsOf(cfg Config) (*tls.Config, error) {
+	if cfg.CAFile == "" && cfg.CertFile == "" {
+		return nil, nil
+	}
+	conf := &tls.Config{MinVersion: tls.VersionTLS12}
+	if cfg.CAFile != "" {
+		pem, err := os.ReadFile(cfg.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("ca-file: %w", err)
+		}
+		conf.RootCAs = x509.NewCertPool()
+		if !conf.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("ca-file: %s holds no certificate", cfg.CAFile)
+		}
+	}
+	if cfg.CertFile != "" {
+		// Read for each connection, because certificates are renewed while the adapter runs.
+		conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(cfg.CertFile, cfg.KeyFile)
+			if err != nil {
+				return nil, fmt.Errorf("cert-file and key-file: %w", err)
+			}
+			return &pair, nil
+		}
+	}
+	return conf, nil
+}
+
+// Member reads this server, and the other servers' answers about the streams that it holds.
+func (a *Adapter) Member(ctx context.Context) (adapter.Member, error) {
+	ctx, cancel := context.WithTimeout(ctx, observeBudget)
+	defer cancel()
+	return judge(a.cfg.Slot, a.cfg.MaxLag, a.observe(ctx)), nil
+}
+
+// seen is what one observation read. Errors are nil where the answer is complete.
+type seen struct {
+	varz    varz
+	varzErr error
+	// health is that of all assets of this server.
+	health    healthz
+	healthErr error
+	self      jsz
+	selfErr   error
+	// id and term of this server in the meta group; "" and 0 where they are not known.
+	id   string
+	term uint64
+	// servers are the answers of all servers, by server name.
+	servers    map[string]jsz
+	serversErr error
+}
+
+func (a *Adapter) observe(ctx context.Context) seen {
+	var (
+		s  seen
+		wg sync.WaitGroup
+	)
+	if s.varzErr = a.get(ctx, "/varz", &s.varz); s.varzErr != nil {
+		return s
+	}
+	wg.Go(func() { s.healthErr = a.get(ctx, "/healthz", &s.health) })
+	wg.Go(func() {
+		var groups raftz
+		_ = a.get(ctx, "/raftz?group=_meta_", &groups) // a server that has none reports no epoch
+		for _, account := range groups {
+			s.id, s.term = account["_meta_"].ID, account["_meta_"].Term
+		}
+	})
+	if s.selfErr = a.get(ctx, "/jsz", &s.self); s.selfErr == nil && s.self.Meta != nil {
+		s.servers, s.serversErr = a.gather(ctx, s.self.Meta.Size)
+	}
+	wg.Wait()
+	return s
+}
+
+// get reads one page of the monitoring port. /healthz answers 503 with the same kind of body.
+func (a *Adapter) get(ctx context.Context, page string, into any) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, a.cfg.Monitor+page, nil)
+	if err != nil {
+		return fmt.Errorf("get %s: %w", page, err)
+	}
+	response, err := a.client.Do(r)
+	if err != nil {
+		return fmt.Errorf("get %s: %w", page, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return fmt.Errorf("get %s: %w", page, err)
+	case len(text) > maxAnswer:
+		return fmt.Errorf("get %s: the answer has more than %d bytes", page, maxAnswer)
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("get %s: status %d, and the answer is not the expected JSON", page, response.StatusCode)
+	}
+	return nil
+}
+
+// livenessOf reads the result of the first contact with the server.
+func livenessOf(err error) (liveness, message string) {
+	switch {
+	case err == nil:
+		return adapter.Alive, ""
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return adapter.Refused, "no process listens at the monitoring port"
+	case timedOut(err):
+		return adapter.Unknown, fmt.Sprintf("the monitoring port gave no answer within %s", observeBudget)
+	}
+	return adapter.Alive, "the monitoring port: " + err.Error()
+}
+
+func timedOut(err error) bool {
+	var timeout net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.As(err, &timeout) && timeout.Timeout()
+}

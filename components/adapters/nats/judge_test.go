@@ -1,0 +1,119 @@
+package nats
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"cadre.dev/core/adapter"
+)
+
+func live(server, id string) peer {
+	return peer{Name: server, ID: id, Current: true, Active: time.Second}
+}
+
+// healthy is what nats-0 sees as the meta leader of three servers, with a stream that nats-1 leads.
+func healthy() seen {
+	others := []peer{live("nats-1", "b"), live("nats-2_x", "c")}
+	lead := jsz{Meta: &meta{Leader: "nats-0", Replicas: others, Size: 3}}
+	one := func(server string, replicas ...peer) jsz {
+		s := stream{Name: "s", Cluster: &raft{Leader: "nats-1", Replicas: replicas}}
+		s.Config = &struct {
+			Replicas int `json:"num_replicas"`
+		}{3}
+		answer := jsz{Accounts: []account{{Name: "A", Streams: []stream{s}}}}
+		if server == "nats-0" {
+			answer.Meta = lead.Meta
+		}
+		return answer
+	}
+	return seen{
+		varz: varz{Name: "nats-0", Version: "2.15.2"}, health: healthz{Status: "ok"}, self: lead, id: "a", term: 4,
+		servers: map[string]jsz{
+			"nats-0":   one("nats-0", live("nats-1", "b"), peer{Name: "nats-2_x", ID: "c"}), // a follower knows little of others
+			"nats-1":   one("nats-1", live("nats-0", "a"), live("nats-2_x", "c")),
+			"nats-2_x": one("nats-2_x", live("nats-1", "b"), peer{Name: "nats-0", ID: "a"}),
+		},
+	}
+}
+
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	streamOf := func(s *seen, server string) *stream { return &s.servers[server].Accounts[0].Streams[0] }
+	for what, c := range map[string]struct {
+		change  func(*seen)
+		ready   bool
+		disrupt bool
+		role    string
+		says    string
+	}{
+		"well": {func(*seen) {}, true, true, adapter.RoleLeader, ""},
+		"a replica elsewhere is far behind": {func(s *seen) { streamOf(s, "nats-1").Cluster.Replicas[1].Lag = 1001 }, true, false, adapter.RoleLeader,
+			"stream A/s would have 1 of 3 current replicas; not current: nats-2_x (1001 behind)"},
+		"a replica elsewhere is a little behind": {func(s *seen) { streamOf(s, "nats-1").Cluster.Replicas[1].Lag = 1000 }, true, true, adapter.RoleLeader, ""},
+		"a dead replica still counts as current": {func(s *seen) { streamOf(s, "nats-1").Cluster.Replicas[1].Active = 5 * time.Second }, true, false, adapter.RoleLeader,
+			"nats-2_x (last seen 5s ago)"},
+		"a replica elsewhere joins":        {func(s *seen) { streamOf(s, "nats-1").Cluster.Replicas[1].Pending = true }, true, false, adapter.RoleLeader, "nats-2_x (joins)"},
+		"the stream shrank to two":         {func(s *seen) { streamOf(s, "nats-1").Cluster.Replicas = []peer{live("nats-0", "a")} }, true, false, adapter.RoleLeader, "1 of 3"},
+		"this replica is far behind":       {func(s *seen) { streamOf(s, "nats-1").Cluster.Replicas[0].Lag = 5000 }, true, true, adapter.RoleLeader, "stream A/s: nats-0 (5000 behind)"},
+		"the stream's leader is away":      {func(s *seen) { delete(s.servers, "nats-1") }, true, false, adapter.RoleLeader, "no server says that it leads stream A/s"},
+		"a peer of the meta group is away": {func(s *seen) { s.servers["nats-0"].Meta.Replicas[0].Active = time.Minute }, true, false, adapter.RoleLeader, "the meta group would have 1 of 3"},
+		"healthz complains":                {func(s *seen) { s.health = healthz{"unavailable", "stream catching up"} }, true, true, adapter.RoleLeader, "healthz: stream catching up"},
+		"no meta leader":                   {func(s *seen) { s.self.Meta.Leader = "" }, false, false, adapter.RoleUnknown, "no meta leader"},
+		"removed":                          {func(s *seen) { s.self.Meta.Size = 2 }, false, true, adapter.RoleUnknown, "does not list this server"},
+		"another name":                     {func(s *seen) { s.varz.Name = "nats-1" }, false, true, adapter.RoleUnknown, `named "nats-1"; its name must be nats-0`},
+		"no login":                         {func(s *seen) { s.serversErr = fmt.Errorf("log in as sys: %w", syscall.EACCES) }, false, false, adapter.RoleUnknown, "log in as sys"},
+		"no cluster":                       {func(s *seen) { s.self.Meta = nil }, false, true, adapter.RoleUnknown, "needs a cluster block"},
+		"disabled":                         {func(s *seen) { s.self.Disabled = true }, false, true, adapter.RoleUnknown, "disabled"},
+		"refused":                          {func(s *seen) { s.varzErr = syscall.ECONNREFUSED }, false, false, adapter.RoleUnknown, "no process listens"},
+		"silent":                           {func(s *seen) { s.varzErr = context.DeadlineExceeded }, false, false, adapter.RoleUnknown, "no answer within"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s := healthy()
+			c.change(&s)
+			m := judge("nats-0", 1000, s)
+			says := m.MayDisruptReason + " " + m.Message
+			if m.Ready != c.ready || m.MayDisrupt != c.disrupt || m.Role != c.role || !strings.Contains(says, c.says) || m.MayDisrupt == (m.MayDisruptReason != "") {
+				t.Errorf("%+v", m)
+			}
+		})
+	}
+}
+
+// Two disks of one slot are two members: the living has the slot's name, the other its own id.
+func TestTwoServersOfOneSlot(t *testing.T) {
+	t.Parallel()
+	s := healthy()
+	s.self.Meta.Size = 4
+	s.self.Meta.Replicas = []peer{{Name: "nats-1_old", ID: "o", Active: time.Minute}, live("nats-1_new", "b"), live("nats-2", "c")}
+	m := judge("nats-0", 1000, s)
+	if got := strings.Join(m.Voters, " "); got != "nats-0 nats-1 nats-2 o" || m.MemberIDs["nats-1"] != "b" || m.MemberIDs["o"] != "o" {
+		t.Errorf("%+v", m)
+	}
+	for _, c := range []struct{ slot, member, id, says string }{
+		{"nats-1", "o", "o", ""},
+		{"nats-1", "b", "", "still answers"},
+		{"nats-1", "", "", "name one as member"},
+		{"nats-2", "o", "", "is the server nats-1_old, not nats-2"},
+		{"nats-7", "", "", ""},
+		{"nats-1", "gone", "", ""},
+		{"nats-0", "", "", "leadership moves first"},
+	} {
+		id, err := victimOf(adapter.SetRequest{Do: "remove", Slot: c.slot, Member: c.member}, *s.self.Meta)
+		if id != c.id || (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("remove %s %q: %q, %v, want %q, %q", c.slot, c.member, id, err, c.id, c.says)
+		}
+	}
+}
+
+// A text for people stays within the contract's bound, and is valid UTF-8.
+func TestTextsAreLimited(t *testing.T) {
+	t.Parallel()
+	if got := limited(strings.Repeat("ä", 400) + "\xff"); len(got) > adapter.MaxText || !strings.HasSuffix(got, "...") || strings.ToValidUTF8(got, "?") != got {
+		t.Errorf("%d bytes: %q", len(got), got)
+	}
+}
