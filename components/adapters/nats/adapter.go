@@ -69,14 +69,15 @@ type Adapter struct {
 	cfg    Config
 	client *http.Client
 	tls    *tls.Config
+	names  *names
 }
 
 var _ serve.Workload = (*Adapter)(nil)
 
 // New checks cfg. It contacts no server.
 func New(cfg Config) (*Adapter, error) {
-	if cfg.Slot == "" {
-		return nil, errors.New("slot: give the name of this member's slot")
+	if strings.LastIndexByte(cfg.Slot, '-') < 1 || strings.ContainsAny(cfg.Slot, "_ ") {
+		return nil, fmt.Errorf("slot: %q is no name of a slot, such as nats-0", cfg.Slot)
 	}
 	u, err := url.Parse(cfg.Monitor)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -88,7 +89,7 @@ func New(cfg Config) (*Adapter, error) {
 	if (cfg.CertFile == "") != (cfg.KeyFile == "") {
 		return nil, errors.New("cert-file and key-file: give both or none")
 	}
-	a := &Adapter{cfg: cfg}
+	a := &Adapter{cfg: cfg, names: newNames(cfg.Slot)}
 	a.cfg.Monitor = strings.TrimSuffix(cfg.Monitor, "/")
 	if a.tls, err = tlsOf(cfg); err != nil {
 		return nil, err
@@ -170,7 +171,20 @@ func (a *Adapter) observe(ctx context.Context) seen {
 		s.servers, s.serversErr = a.gather(ctx, s.self.Meta.Size)
 	}
 	wg.Wait()
+	a.complete(s)
 	return s
+}
+
+// complete names the peers of the meta group, whose names decide who votes.
+func (a *Adapter) complete(s seen) {
+	if s.self.Meta != nil {
+		a.names.complete(s.self.Meta.Replicas)
+	}
+	for _, answer := range s.servers {
+		if answer.Meta != nil {
+			a.names.complete(answer.Meta.Replicas)
+		}
+	}
 }
 
 // get reads one page of the monitoring port. /healthz answers 503 with the same kind of body.

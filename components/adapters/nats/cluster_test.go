@@ -71,7 +71,7 @@ func newCluster(t *testing.T) *cluster {
 	c.file("system", "of the system account\n")
 	c.file("app", "of an application")
 	for i := range 3 {
-		c.names[i] = slotName(i) + "_a"
+		c.names[i] = slotName(i) + "_00a"
 		c.adapters[i] = c.adapter(Config{Slot: slotName(i)}, i)
 		c.start(i)
 	}
@@ -180,6 +180,10 @@ func (c *cluster) member(i int) adapter.Member {
 	m, err := c.adapters[i].Member(c.Context())
 	if err != nil {
 		c.Fatal(err)
+	}
+	m.Message, m.Fault, m.MayDisruptReason = adapter.Text(m.Message), adapter.Text(m.Fault), adapter.Text(m.MayDisruptReason) // as serve does
+	if err := m.CheckOf(slotName(i), true); err != nil {
+		c.Errorf("%s: %v", slotName(i), err)
 	}
 	return m
 }

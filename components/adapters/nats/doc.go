@@ -9,7 +9,7 @@
 //	drain         the streams and consumers that this server leads elect other leaders
 //	set           "remove" takes a dead server out of the meta group and of all streams
 //
-// A server is named SLOT or SLOT_TEXT. NATS derives a peer's id from this name, and keeps a removed
-// id out of the meta group for five minutes; a text that is new with each disk gives the replacement
-// another id, and so its place at once.
+// A server is named SLOT, or SLOT_XXX with three hexadecimal digits. NATS derives a peer's id from
+// this name, and keeps a removed id out of the meta group for five minutes. Digits that are new with
+// each disk give the replacement another id, and so its place at once.
 package nats

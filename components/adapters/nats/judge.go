@@ -11,12 +11,6 @@ import (
 	"cadre.dev/core/adapter"
 )
 
-// slotOf is the slot of a server's name, which is SLOT or SLOT_TEXT; slots have no underscore.
-func slotOf(server string) string {
-	slot, _, _ := strings.Cut(server, "_")
-	return slot
-}
-
 // lives: the peer answered lately, by the word of its group's leader.
 func (p peer) lives() bool { return !p.Offline && p.Active > 0 && p.Active < liveFor }
 
@@ -149,7 +143,7 @@ func judge(slot string, maxLag uint64, s seen) adapter.Member {
 	m := adapter.Member{Role: adapter.RoleUnknown}
 	m.Liveness, m.Message = livenessOf(s.varzErr)
 	stop := func(format string, args ...any) adapter.Member {
-		m.Message = limited(fmt.Sprintf(format, args...))
+		m.Message = fmt.Sprintf(format, args...)
 		m.MayDisruptReason = m.Message
 		return m
 	}
@@ -161,7 +155,7 @@ func judge(slot string, maxLag uint64, s seen) adapter.Member {
 	switch {
 	case slotOf(self) != slot:
 		// No quorum is asked: a corrected configuration must reach this server.
-		m.MayDisrupt, m.Message = true, limited(fmt.Sprintf("the server is named %q; its name must be %s, or %s_ and a text that each disk has for itself", self, slot, slot))
+		m.MayDisrupt, m.Message = true, fmt.Sprintf("the server is named %q; its name must be %s, or %s_ and three hexadecimal digits of this disk", self, slot, slot)
 		return m
 	case s.selfErr != nil:
 		if timedOut(s.selfErr) { // a process that began to hang
@@ -220,13 +214,17 @@ func (s seen) listMembers(m *adapter.Member, slot string) (listed bool) {
 			m.MemberIDs[slot] = s.id
 		}
 	}
-	// Of two servers with disks of one slot, the living keeps the slot's name.
+	// Of two servers with disks of one slot, the living is the member.
 	peers := slices.Clone(meta.Replicas)
 	slices.SortStableFunc(peers, func(a, b peer) int { return cmp.Compare(rank(a), rank(b)) })
 	for _, p := range peers {
-		name := p.ID
-		if p.known() && !slices.Contains(m.Voters, slotOf(p.Name)) {
+		name := p.ID // refused by the agent, which names it
+		if p.known() {
 			name = slotOf(p.Name)
+		}
+		if slices.Contains(m.Voters, name) {
+			m.Fault = fmt.Sprintf("the meta group counts the server %s of an earlier disk: remove it with nats server cluster peer-remove %s", p.Name, p.ID)
+			continue
 		}
 		m.Voters = append(m.Voters, name)
 		m.MemberIDs[name] = p.ID
@@ -254,7 +252,7 @@ func (s seen) judgeGroups(m *adapter.Member, maxLag uint64) {
 
 	caughtUp := s.healthErr == nil && s.health.Status == "ok" && s.health.Error == ""
 	if !caughtUp {
-		m.Message = limited("healthz: " + cmp.Or(s.health.Error, s.health.Status, fmt.Sprint(s.healthErr)))
+		m.Message = "healthz: " + cmp.Or(s.health.Error, s.health.Status, fmt.Sprint(s.healthErr))
 	}
 	unsafe, few := 0, 0
 	for _, g := range groups {
@@ -264,21 +262,21 @@ func (s seen) judgeGroups(m *adapter.Member, maxLag uint64) {
 			}
 		}
 		if g.want < 3 && strings.HasPrefix(g.name, "stream ") {
-			if few++; few == 1 {
+			if few++; m.Fault == "" {
 				m.Fault = fmt.Sprintf("%s has %d of the 3 replicas that a rollout needs: it stops while its server restarts", g.name, g.want)
 			}
 		}
 		for _, p := range g.others {
 			switch {
 			case p.Name == self && !p.holds(maxLag):
-				caughtUp, m.Message = false, limited(g.name+": "+p.text())
+				caughtUp, m.Message = false, g.name+": "+p.text()
 			case p.Name != self && p.lives() && !p.holds(maxLag) && len(m.Busy) < adapter.MaxMembers:
-				m.Busy = append(m.Busy, limited(g.name+": "+p.text()))
+				m.Busy = append(m.Busy, short(g.name+": "+p.text()))
 			}
 		}
 	}
 	m.CaughtUp = &caughtUp
-	m.MayDisruptReason, m.Fault = limited(more(m.MayDisruptReason, unsafe)), limited(more(m.Fault, few))
+	m.MayDisruptReason, m.Fault = more(m.MayDisruptReason, unsafe), more(m.Fault, few)
 	m.MayDisrupt = unsafe == 0
 }
 
@@ -290,11 +288,8 @@ func more(text string, cases int) string {
 	return text
 }
 
-// limited keeps a text within the bound of the contract.
-func limited(text string) string {
-	text = strings.ToValidUTF8(text, "?")
-	if len(text) <= adapter.MaxText {
-		return text
-	}
-	return strings.ToValidUTF8(text[:adapter.MaxText-3], "") + "..."
+// short keeps a text of Busy within the bound of names.
+func short(text string) string {
+	text = adapter.Text(text)
+	return strings.ToValidUTF8(text[:min(len(text), adapter.MaxName)], "")
 }

@@ -84,14 +84,14 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Two disks of one slot are two members: the living has the slot's name, the other its own id.
+// Two disks of one slot are two members: the living is the member, and the other is a fault.
 func TestTwoServersOfOneSlot(t *testing.T) {
 	t.Parallel()
 	s := healthy()
 	s.self.Meta.Size = 4
 	s.self.Meta.Replicas = []peer{{Name: "nats-1_old", ID: "o", Active: time.Minute}, live("nats-1_new", "b"), live("nats-2", "c")}
 	m := judge("nats-0", 1000, s)
-	if got := strings.Join(m.Voters, " "); got != "nats-0 nats-1 nats-2 o" || m.MemberIDs["nats-1"] != "b" || m.MemberIDs["o"] != "o" {
+	if got := strings.Join(m.Voters, " "); got != "nats-0 nats-1 nats-2" || m.MemberIDs["nats-1"] != "b" || !strings.Contains(m.Fault, "nats-1_old") {
 		t.Errorf("%+v", m)
 	}
 	for _, c := range []struct{ slot, member, id, says string }{
@@ -110,10 +110,13 @@ func TestTwoServersOfOneSlot(t *testing.T) {
 	}
 }
 
-// A text for people stays within the contract's bound, and is valid UTF-8.
-func TestTextsAreLimited(t *testing.T) {
+// A peer that NATS knows by its id alone has the slot of the name behind the id.
+func TestNamesBehindIDs(t *testing.T) {
 	t.Parallel()
-	if got := limited(strings.Repeat("ä", 400) + "\xff"); len(got) > adapter.MaxText || !strings.HasSuffix(got, "...") || strings.ToValidUTF8(got, "?") != got {
-		t.Errorf("%d bytes: %q", len(got), got)
+	n := newNames("nats-0")
+	for id, want := range map[string]string{"S1Nunr6R": "nats-0", "yrzKKRBu": "nats-1", "cnrtt3eg": "nats-2", idOf("nats-2_0fe"): "nats-2_0fe", "aaaaaaaa": ""} {
+		if got := n.of(id); got != want {
+			t.Errorf("%s is %q, want %q", id, got, want)
+		}
 	}
 }

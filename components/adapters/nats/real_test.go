@@ -87,6 +87,21 @@ func TestRealServers(t *testing.T) {
 	c.signal(hung, syscall.SIGCONT)
 	leader = c.settled()
 
+	t.Log("the power of all members fails, and one stays away")
+	for i := range 3 {
+		c.kill(i)
+	}
+	gone := (leader + 1) % 3
+	for _, i := range []int{leader, (leader + 2) % 3} {
+		c.start(i)
+	}
+	m = c.sees(leader, "in service without one peer", func(m adapter.Member) bool { return m.Ready && len(m.Voters) == 3 && !m.MayDisrupt })
+	if id := m.MemberIDs[slotName(gone)]; id != idOf(c.names[gone]) {
+		t.Errorf("the peer that nobody met has the id %q: %+v", id, m)
+	}
+	c.start(gone)
+	leader = c.settled()
+
 	t.Log("a member loses its disk")
 	lost := (leader + 1) % 3
 	before := c.member(leader).MemberIDs[slotName(lost)]
@@ -107,7 +122,7 @@ func TestRealServers(t *testing.T) {
 	if m := c.member(leader); slices.Contains(m.Voters, slotName(lost)) || m.MayDisrupt {
 		t.Errorf("behind the removal the leader is %+v", m)
 	}
-	c.names[lost] = slotName(lost) + "_b"
+	c.names[lost] = slotName(lost) + "_00b"
 	c.start(lost)
 	leader = c.settled()
 	if after := c.member(leader).MemberIDs[slotName(lost)]; after == before || after == "" {
@@ -141,7 +156,7 @@ func TestRealRefusals(t *testing.T) {
 		"a wrong password": {Slot: "nats-0", User: "sys", PasswordFile: c.file("wrong", "wrong")},
 		"no such file":     {Slot: "nats-0", User: "sys", PasswordFile: "/nonexistent/password"},
 		"system account":   {Slot: "nats-0", User: "app", PasswordFile: c.file("app2", "of an application")},
-		`the server is named "nats-0_a"; its name m`: {Slot: "nats-1"},
+		`the server is named "nats-0_00a"; its name m`: {Slot: "nats-1"},
 	} {
 		m, err := c.adapter(cfg, 0).Member(t.Context())
 		if err != nil || m.Liveness != adapter.Alive || m.Ready || m.Message == "" {
