@@ -20,6 +20,8 @@ type Verdict struct {
 	// power cut, for example. Starts counts the load's starts.
 	Earlier Part `json:"earlier,omitzero"`
 	Starts  int  `json:"starts,omitempty"`
+	// Duplicates are writes that the system keeps more than once, where it can.
+	Duplicates int `json:"duplicates,omitempty"`
 	// Unchecked writes were acknowledged too, so long ago that their ids are forgotten.
 	Unchecked int `json:"unchecked,omitempty"`
 }
@@ -73,7 +75,12 @@ func Verify(ctx context.Context, j *Journal, target Target) (Verdict, error) {
 		return Verdict{}, err
 	}
 	missing, earlier := acks.All.Without(present), acks.Earlier.Without(present)
+	duplicates := 0
+	if counts, can := target.(interface{ Duplicates() int }); can {
+		duplicates = counts.Duplicates()
+	}
 	return Verdict{
+		Duplicates:   duplicates,
 		Acknowledged: acks.All.Len(), Present: present.Len(),
 		Missing: missing.Len(), MissingIDs: missing.First(20),
 		Earlier: Part{Acknowledged: acks.Earlier.Len(), Missing: earlier.Len()},

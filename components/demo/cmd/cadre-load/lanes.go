@@ -13,10 +13,19 @@ import (
 	"cadre.dev/demo/load"
 )
 
-// lane is one way of writing to the database, with its journal.
+// system is the system under load.
+type system interface {
+	load.Target
+	// Prepare makes the place that is written to.
+	Prepare(ctx context.Context) error
+	// Highest is the highest id in it; 0 when there is none.
+	Highest(ctx context.Context) (int64, error)
+}
+
+// lane is one way of writing to a system, with its journal.
 type lane struct {
 	way         load.Way
-	target      *load.Postgres
+	target      system
 	journalPath string
 	config      load.Config
 

@@ -1,7 +1,7 @@
-// Command cadre-load works on a PostgreSQL cluster (-target postgres) or on
-// registers in an etcd cluster (-target etcd) in a closed loop, keeps a journal, and
-// serves the figures on the loopback of its CVM. The journal of writes to PostgreSQL
-// outlives power cuts, so that the verdict is about all writes that ever were acknowledged.
+// Command cadre-load works on a PostgreSQL cluster (-target postgres), on a stream of NATS
+// (-target nats) or on registers in an etcd cluster (-target etcd) in a closed loop, keeps a
+// journal, and serves the figures on the loopback of its CVM. The journal of writes to PostgreSQL
+// and NATS outlives power cuts, so that the verdict is about all writes that ever were acknowledged.
 package main
 
 import (
@@ -41,19 +41,19 @@ func run(ctx context.Context, args []string) error {
 	}
 	var o options
 	flags := flag.NewFlagSet("cadre-load", flag.ContinueOnError)
-	flags.StringVar(&o.target, "target", "postgres", "the system under load: postgres or etcd")
+	flags.StringVar(&o.target, "target", "postgres", "the system under load: postgres, nats or etcd")
 	flags.StringVar(&o.dsn, "dsn", "", "postgres: libpq connection string; several hosts are tried in order")
 	flags.StringVar(&o.route, "route", "", "postgres: connection string of a second load, over a route to the leader")
 	flags.StringVar(&o.pooled, "pooled", "", "postgres: connection string of a third load, over a route with a pooler")
 	flags.IntVar(&o.others, "others", 2, "postgres: writers of the second and of the third load")
 	flags.DurationVar(&o.pooledDeadline, "pooled-deadline", 15*time.Second, "postgres: deadline of one attempt of the third load, longer than its route holds")
-	flags.StringVar(&o.endpoints, "endpoints", "", "etcd: host:port of every member, separated by commas")
+	flags.StringVar(&o.endpoints, "endpoints", "", "nats, etcd: host:port of every member, separated by commas")
 	flags.IntVar(&o.keys, "keys", 5, "etcd: number of registers")
 	flags.StringVar(&o.hosts, "hosts", "", "hosts file with the Peers' names")
 	flags.IntVar(&o.writers, "writers", 4, "writers or clients at once")
 	flags.DurationVar(&o.interval, "interval", 20*time.Millisecond, "time between two attempts of one writer")
 	flags.DurationVar(&o.deadline, "deadline", 3*time.Second, "deadline of one attempt")
-	flags.StringVar(&o.journal, "journal", "", "file that gets one JSON line for each attempt; with postgres the next start continues it, and -route and -pooled have files next to it, name-route.jsonl")
+	flags.StringVar(&o.journal, "journal", "", "file that gets one JSON line for each attempt; with postgres and nats the next start continues it, and -route and -pooled have files next to it, name-route.jsonl")
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:9180", "address of the figures")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -64,10 +64,12 @@ func run(ctx context.Context, args []string) error {
 	switch o.target {
 	case "postgres":
 		return o.postgres(ctx)
+	case "nats":
+		return o.nats(ctx)
 	case "etcd":
 		return o.etcd(ctx)
 	default:
-		return fmt.Errorf("-target %q: use postgres or etcd", o.target)
+		return fmt.Errorf("-target %q: use postgres, nats or etcd", o.target)
 	}
 }
 
@@ -115,6 +117,23 @@ func (o options) postgres(ctx context.Context) (err error) {
 		return err
 	}
 	return serve(ctx, o.listen, lanes.run, lanes.handler)
+}
+
+func (o options) nats(ctx context.Context) (err error) {
+	if o.journal == "" {
+		return errors.New("-journal: name a file that outlives this machine's power")
+	}
+	target, err := load.NewNATS(o.endpoints, o.lookup)
+	if err != nil {
+		return fmt.Errorf("-endpoints: %w", err)
+	}
+	one := lanes{{way: load.Direct, target: target, journalPath: o.journal,
+		config: load.Config{Writers: o.writers, Interval: o.interval, Deadline: o.deadline}}}
+	defer func() { err = errors.Join(err, one.close()) }()
+	if err := one[0].open(ctx); err != nil {
+		return err
+	}
+	return serve(ctx, o.listen, one.run, one.handler)
 }
 
 func (o options) etcd(ctx context.Context) (err error) {

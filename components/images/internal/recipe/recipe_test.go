@@ -73,7 +73,7 @@ func TestTheRepositorysRecipesAreLocked(t *testing.T) {
 	for _, r := range set.Images() {
 		names = append(names, r.Name)
 	}
-	for _, want := range []string{"cadre-agent", "cadre-coordinator", "cadre-rendezvous", "consul", "etcd", "light", "load", "patroni", "webdemo"} {
+	for _, want := range []string{"cadre-agent", "cadre-coordinator", "cadre-rendezvous", "consul", "etcd", "light", "load", "nats", "patroni", "webdemo"} {
 		if !slices.Contains(names, want) {
 			t.Errorf("no image %s in %v", want, names)
 		}
