@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,23 +55,12 @@ func (r *Rig) ApplyEtcd(ctx context.Context, release string, vars ...string) err
 	for _, v := range vars {
 		args = append(args, "--var", v)
 	}
-	return r.applyEtcdFile(ctx, "etcd.hcl", []string{"agent", "etcd"}, args...)
+	return r.applyFile(ctx, "clusters/etcd/etcd.hcl", []string{"agent", "etcd"}, args...)
 }
 
 // ApplyEtcdApp writes the group of the clients.
 func (r *Rig) ApplyEtcdApp(ctx context.Context) error {
-	return r.applyEtcdFile(ctx, "app.hcl", []string{"agent", "load"})
-}
-
-func (r *Rig) applyEtcdFile(ctx context.Context, file string, images []string, extra ...string) error {
-	vars, err := r.ImageVars(images...)
-	if err != nil {
-		return err
-	}
-	args := append([]string{"group", "apply", "--var", "cloud=" + r.CloudFile(), "--var", "context=" + r.ContextFile()}, vars...)
-	args = append(append(args, extra...), filepath.Join(r.Root, "clusters/etcd", file))
-	_, err = r.Cadre(ctx, args...)
-	return err
+	return r.applyFile(ctx, "clusters/etcd/app.hcl", []string{"agent", "load"})
 }
 
 // RegisterSummary asks the clients for the figures of a span; zero times are open.
@@ -96,17 +84,7 @@ func (r *Rig) StopRegisters(ctx context.Context) (load.Linearizability, load.Ver
 }
 
 func (r *Rig) registerCtl(ctx context.Context, into any, args ...string) error {
-	out, err := r.Exec(ctx, r.PlatformName(EtcdApp+"-0"), "load", append([]string{"cadre-load", "ctl"}, args...)...)
-	if err != nil {
-		return fmt.Errorf("ask the clients: %w", err)
-	}
-	if into == nil {
-		return nil
-	}
-	if err := json.Unmarshal([]byte(out), into); err != nil {
-		return fmt.Errorf("read the clients' answer %q: %w", tail(out, 200), err)
-	}
-	return nil
+	return r.loadCtlOf(ctx, EtcdApp, into, args...)
 }
 
 // AwaitRegisterWrites waits until n writes were acknowledged since then.

@@ -118,7 +118,12 @@ func (r *Rig) StopLoad(ctx context.Context) (load.Verdict, error) {
 }
 
 func (r *Rig) loadCtl(ctx context.Context, into any, args ...string) error {
-	out, err := r.Exec(ctx, r.PlatformName(App+"-0"), "load", append([]string{"cadre-load", "ctl"}, args...)...)
+	return r.loadCtlOf(ctx, App, into, args...)
+}
+
+// loadCtlOf asks the load in the first Slot of a group.
+func (r *Rig) loadCtlOf(ctx context.Context, group string, into any, args ...string) error {
+	out, err := r.Exec(ctx, r.PlatformName(group+"-0"), "load", append([]string{"cadre-load", "ctl"}, args...)...)
 	if err != nil {
 		return fmt.Errorf("ask the load: %w", err)
 	}
