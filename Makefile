@@ -81,11 +81,11 @@ images: commands tools-images cadre-images ## build the OCI images into .out/ima
 	@$(IMAGES) build $(IMAGE_FLAGS) $(if $(PUSH),--push '$(PUSH)')
 
 .PHONY: images-reproduce
-images-reproduce: commands tools-images cadre-images ## build the images twice, in different folders, and compare (REBUILD=1: Consul and etcd too)
+images-reproduce: commands tools-images cadre-images ## build the images twice, in different folders, and compare (REBUILD=1: Consul, etcd and NATS too)
 	@$(IMAGES) reproduce $(IMAGE_FLAGS) $(if $(REBUILD),--rebuild)
 
 .PHONY: images-lock
-images-lock: commands tools-images tools-lock cadre-images ## resolve the packages of images again (PROGRAMS=1: Consul and etcd too)
+images-lock: commands tools-images tools-lock cadre-images ## resolve the packages of images again (PROGRAMS=1: Consul, etcd and NATS too)
 	@$(IMAGES) lock $(if $(PROGRAMS),--programs)
 
 .PHONY: generate
@@ -117,7 +117,7 @@ test-fast: tools build ## pure functions and virtual time: run it before each co
 	@scripts/test.sh fast
 test-race: tools build images ## every package whose tests need no cluster, with the race detector
 	@scripts/test.sh race
-test-real: tools build images ## real Consul, PostgreSQL, Patroni, etcd and networks; whole clusters (root)
+test-real: tools build images ## real Consul, PostgreSQL, Patroni, etcd, NATS and networks; whole clusters (root)
 	@scripts/test.sh real
 test-long: tools build images ## everything with the race detector, two minutes of fresh seeds, every example cluster, and test-mixed (root; more than an hour)
 	@scripts/test.sh long
@@ -125,7 +125,7 @@ test-long: tools build images ## everything with the race detector, two minutes 
 	@$(MAKE) test-mixed
 
 .PHONY: test-clusters
-test-clusters: tools build images ## apply, roll and destroy clusters/postgres, etcd, consul and patroni-demo on local clouds (root; some minutes)
+test-clusters: tools build images ## apply, roll and destroy clusters/postgres, etcd, nats, consul and patroni-demo on local clouds (root; some minutes)
 	@cd components/demo && CADRE_TEST_CLUSTERS=1 go test -count=1 -timeout 30m -v -run Clusters ./e2e_terraform
 
 .PHONY: test-clients
@@ -150,7 +150,7 @@ test-mixed: tools-demo tools-mixed build images ## run this version next to the 
 test-scale: tools build ## the overlay's scale scenarios at full size: 100 peers, 1000 reconnects, 1000 restarts (root; about 30 minutes)
 	@cd components/overlay/labtest && LABTEST_PEERS=100 LABTEST_RECONNECTS=1000 LABTEST_RESTARTS=1000 go test -count=1 -timeout 90m -v -run 'ManyPeers|ManyReconnects|OVL03' .
 
-# The demo's images: etcd is compiled for its image, which no PostgreSQL cluster runs.
+# The demo's images: etcd and nats-server are compiled for images that no PostgreSQL cluster runs.
 demo up drill-power drill-restore drill-backup drill-backup-old drill-tcb drill-coordinators drill-upgrade bench-rollout bench-platforms bench-survival bench-service: ONLY = cadre-agent,cadre-coordinator,cadre-rendezvous,light,load,patroni
 
 .PHONY: demo

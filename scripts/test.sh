@@ -4,7 +4,7 @@
 #
 #   test.sh fast   pure functions and virtual time, without the race detector: run it before each commit
 #   test.sh race   every package whose tests need no cluster, with the race detector
-#   test.sh real   real Consul, PostgreSQL, Patroni, etcd and networks; whole clusters
+#   test.sh real   real Consul, PostgreSQL, Patroni, etcd, NATS and networks; whole clusters
 #   test.sh        all three lanes, and seeds of the simulator that follow from the commit
 #   test.sh long   all of that with the race detector in `real` too, and two minutes of new seeds
 set -uo pipefail
@@ -22,12 +22,14 @@ clusters=(
 	./components/overlay/labtest/...
 	./components/demo/e2e_demo
 	./components/demo/e2e_etcd
+	./components/demo/e2e_nats
 	./components/demo/e2e_terraform
 	./components/consulproxy
 	./components/coordinator
 	./components/local/internal/daemon
 	./components/overlay/internal/punch
 	./components/coordinator/internal/secrets
+	./components/adapters/nats
 	./components/coordinator/internal/supervise
 	./components/lab/natlab
 	./components/local/internal/fabric

@@ -17,7 +17,7 @@ const enabled = "CADRE_TEST_CLUSTERS"
 // one hand-over with each slot on its instance, and destroyed.
 func TestClustersAreAppliedRolledAndDestroyed(t *testing.T) {
 	if os.Getenv(enabled) == "" {
-		t.Skip("make test-clusters runs it: four clusters, some minutes")
+		t.Skip("make test-clusters runs it: five clusters, some minutes")
 	}
 	for name, one := range map[string]struct {
 		// groups, of which the first has three slots and a leader, and is rolled.
@@ -29,6 +29,7 @@ func TestClustersAreAppliedRolledAndDestroyed(t *testing.T) {
 	}{
 		"postgres":     {groups: []string{"postgres", "app"}, secrets: 3},
 		"etcd":         {groups: []string{"etcd", "etcd-app"}},
+		"nats":         {groups: []string{"nats", "nats-app"}, secrets: 2},
 		"consul":       {groups: []string{"consul"}, alone: true, secrets: 1},
 		"patroni-demo": {groups: []string{"postgres", "webdemo", "app"}, secrets: 3},
 	} {
