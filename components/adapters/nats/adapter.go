@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"encoding/json"
+	"github.com/nats-io/nats.go"
 
 	"cadre.dev/adapters/serve"
 	"cadre.dev/core/adapter"
@@ -70,6 +71,9 @@ type Adapter struct {
 	client *http.Client
 	tls    *tls.Config
 	names  *names
+
+	mu     sync.Mutex
+	shared *nats.Conn // guarded by mu; of the system account
 }
 
 var _ serve.Workload = (*Adapter)(nil)
@@ -156,10 +160,10 @@ func (a *Adapter) observe(ctx context.Context) seen {
 		s  seen
 		wg sync.WaitGroup
 	)
-	if s.varzErr = a.get(ctx, "/varz", &s.varz); s.varzErr != nil {
-		return s
-	}
+	wg.Go(func() { s.varzErr = a.get(ctx, "/varz", &s.varz) })
 	wg.Go(func() { s.healthErr = a.get(ctx, "/healthz", &s.health) })
+	wg.Go(func() { s.selfErr = a.get(ctx, "/jsz", &s.self) })
+	wg.Go(func() { s.servers, s.serversErr = a.gather(ctx) })
 	wg.Go(func() {
 		var groups raftz
 		_ = a.get(ctx, "/raftz?group=_meta_", &groups) // a server that has none reports no epoch
@@ -167,9 +171,6 @@ func (a *Adapter) observe(ctx context.Context) seen {
 			s.id, s.term = account["_meta_"].ID, account["_meta_"].Term
 		}
 	})
-	if s.selfErr = a.get(ctx, "/jsz", &s.self); s.selfErr == nil && s.self.Meta != nil {
-		s.servers, s.serversErr = a.gather(ctx, s.self.Meta.Size)
-	}
 	wg.Wait()
 	a.complete(s)
 	return s

@@ -51,7 +51,6 @@ func (a *Adapter) Transfer(ctx context.Context, r adapter.TransferRequest) (adap
 	if err != nil {
 		return adapter.Transferred{}, err
 	}
-	defer c.Close()
 	var request preferred
 	request.Placement.Preferred = to
 	// An error proves nothing: the answer of the former leader may be lost. The servers decide.
@@ -93,7 +92,7 @@ func (a *Adapter) elected(ctx context.Context) (string, error) {
 	if mine.Meta == nil || mine.Meta.Leader == "" {
 		return "", errors.New("the servers have no meta leader")
 	}
-	servers, err := a.gather(ctx, mine.Meta.Size)
+	servers, err := a.gather(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -235,7 +234,6 @@ func (a *Adapter) ChangeSet(ctx context.Context, r adapter.SetRequest) error {
 	if err != nil {
 		return err
 	}
-	defer c.Close()
 	_, asked := ask(ctx, c, subjectServerRemove, remove{ID: victim})
 	if errors.Is(asked, serve.ErrBusy) {
 		return asked

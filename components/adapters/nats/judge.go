@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"cadre.dev/core/adapter"
 )
@@ -66,21 +65,19 @@ func (g replicated) safeWithout(self string, maxLag uint64) string {
 	return why
 }
 
-// text describes a replica that is not current.
+// text describes a replica that is not current, without figures: each change of a Member is reported.
 func (p peer) text() string {
 	name := p.ID
 	if p.known() {
 		name = p.Name
 	}
 	switch {
-	case p.Active == 0:
-		return name + " (not seen)"
 	case !p.lives():
-		return fmt.Sprintf("%s (last seen %s ago)", name, p.Active.Round(time.Second))
+		return name + " (does not answer)"
 	case p.Pending:
 		return name + " (joins)"
 	}
-	return fmt.Sprintf("%s (%d behind)", name, p.Lag)
+	return name + " (catches up)"
 }
 
 // size is the number of replicas; 0 where there is no group. Without a leader the list is complete.

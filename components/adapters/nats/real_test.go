@@ -2,7 +2,10 @@ package nats
 
 import (
 	"errors"
+	"net/http/httptest"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -163,5 +166,38 @@ func TestRealRefusals(t *testing.T) {
 			t.Errorf("%s: %+v, %v", what, m, err)
 		}
 		t.Logf("%s: %s", what, m.Message)
+	}
+}
+
+// TestRealConformance runs the agent's own suite for adapters at the leader and at a follower.
+func TestRealConformance(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts three nats-servers")
+	}
+	agent, err := filepath.Abs("../../../bin/cadre-agent")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(agent); err != nil {
+		t.Skip("bin/cadre-agent is missing: run make build")
+	}
+	c := newCluster(t)
+	js := c.app()
+	c.settled()
+	c.stream(js, "events", 3)
+	leader := c.settled()
+	for _, at := range []struct {
+		server int
+		flags  []string
+	}{{(leader + 1) % 3, []string{"-drain"}}, {leader, []string{"-drain", "-transfer"}}} {
+		served := httptest.NewServer(serve.Handler(c.adapters[at.server]))
+		args := append([]string{"driver", "check", "-slot", slotName(at.server), "-voters", "-set", "changes"}, at.flags...)
+		out, err := exec.CommandContext(t.Context(), agent, append(args, served.URL)...).CombinedOutput()
+		t.Logf("%s:\n%s", slotName(at.server), out)
+		if err != nil {
+			t.Error(err)
+		}
+		served.Close()
 	}
 }

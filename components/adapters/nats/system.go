@@ -47,48 +47,62 @@ func (a *Adapter) connect(ctx context.Context, user, passwordFile string) (*nats
 	return c, nil
 }
 
+// system returns the connection of the system account, which all calls share: a login takes longer than
+// what is asked. A lost connection is replaced at the next use.
 func (a *Adapter) system(ctx context.Context) (*nats.Conn, error) {
-	return a.connect(ctx, a.cfg.User, a.cfg.PasswordFile)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.shared != nil && a.shared.IsConnected() {
+		return a.shared, nil
+	}
+	c, err := a.connect(ctx, a.cfg.User, a.cfg.PasswordFile)
+	if err != nil {
+		return nil, err
+	}
+	if a.shared != nil {
+		a.shared.Close()
+	}
+	a.shared = c
+	return c, nil
 }
 
 // gather asks every server for all that it holds, and returns the answers that come within
-// gatherBudget, at most want. A user outside of the system account gets none, which is an error.
-func (a *Adapter) gather(ctx context.Context, want int) (map[string]jsz, error) {
+// gatherBudget, by server name. A user outside of the system account gets none, which is an error.
+func (a *Adapter) gather(ctx context.Context) (map[string]jsz, error) {
 	c, err := a.system(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
 	inbox := nats.NewInbox()
 	answers, err := c.SubscribeSync(inbox)
 	if err != nil {
 		return nil, fmt.Errorf("ask all servers: %w", err)
 	}
+	defer func() { _ = answers.Unsubscribe() }()
 	if err := c.PublishRequest(subjectJSZ, inbox, []byte(`{"accounts":true,"streams":true,"consumer":true,"config":true}`)); err != nil {
 		return nil, fmt.Errorf("ask all servers: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, gatherBudget)
 	defer cancel()
 	all := map[string]jsz{}
-	for len(all) < want {
+	for size := 1; len(all) < size; {
 		m, err := answers.NextMsgWithContext(ctx)
 		switch {
 		case errors.Is(err, context.DeadlineExceeded) && len(all) > 0:
 			return all, nil // a server that is away
-		case err != nil && len(all) == 0:
-			return nil, fmt.Errorf("no server answers user %s at %s, which must be of the system account: %w", a.cfg.User, subjectJSZ, err)
 		case err != nil:
-			return nil, fmt.Errorf("ask all servers: %w", err)
-		}
-		if len(m.Data) == 0 { // no server is subscribed for users of other accounts
-			return nil, fmt.Errorf("user %s is not of the system account", a.cfg.User)
+			return nil, fmt.Errorf("no server answers user %s at %s: the server hangs, or the user is not of the system account: %w", a.cfg.User, subjectJSZ, err)
 		}
 		var one answer
 		if err := json.Unmarshal(m.Data, &one); err != nil {
 			return nil, fmt.Errorf("the answer of a server is not the expected JSON: %w", err)
 		}
-		if one.Data != nil {
-			all[one.Server.Name] = *one.Data
+		if one.Data == nil {
+			continue // a server without JetStream
+		}
+		all[one.Server.Name] = *one.Data
+		if one.Data.Meta != nil {
+			size = max(size, one.Data.Meta.Size)
 		}
 	}
 	return all, nil
