@@ -109,6 +109,8 @@ func groupsOf(self string, servers map[string]jsz) []replicated {
 		mine[name] = mine[name] || server == self
 		if r.Leader == server {
 			g.leader, g.others = server, r.Replicas
+			// A server that has just begun does not know all of its replicas.
+			mine[name] = mine[name] || slices.ContainsFunc(r.Replicas, func(p peer) bool { return p.Name == self })
 		}
 	}
 	for server, answer := range servers {
@@ -247,11 +249,11 @@ func (s seen) judgeGroups(m *adapter.Member, maxLag uint64) {
 	}
 	groups = append(groups, meta)
 
-	caughtUp := s.healthErr == nil && s.health.Status == "ok" && s.health.Error == ""
-	if !caughtUp {
-		m.Message = "healthz: " + cmp.Or(s.health.Error, s.health.Status, fmt.Sprint(s.healthErr))
+	// The leaders decide who has caught up. /healthz calls a replica unhealthy that is an entry behind.
+	if s.healthErr != nil || s.health.Status != "ok" {
+		m.Fault = "healthz: " + cmp.Or(s.health.Error, s.health.Status, fmt.Sprint(s.healthErr))
 	}
-	unsafe, few := 0, 0
+	caughtUp, unsafe, few := true, 0, 0
 	for _, g := range groups {
 		if why := g.safeWithout(self, maxLag); why != "" {
 			if unsafe++; unsafe == 1 {
@@ -273,7 +275,10 @@ func (s seen) judgeGroups(m *adapter.Member, maxLag uint64) {
 		}
 	}
 	m.CaughtUp = &caughtUp
-	m.MayDisruptReason, m.Fault = more(m.MayDisruptReason, unsafe), more(m.Fault, few)
+	m.MayDisruptReason = more(m.MayDisruptReason, unsafe)
+	if strings.HasPrefix(m.Fault, "stream ") {
+		m.Fault = more(m.Fault, few)
+	}
 	m.MayDisrupt = unsafe == 0
 }
 

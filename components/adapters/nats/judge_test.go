@@ -61,22 +61,26 @@ func TestJudge(t *testing.T) {
 		"this replica is far behind":       {func(s *seen) { streamOf(s, "nats-1").Cluster.Replicas[0].Lag = 5000 }, true, true, adapter.RoleLeader, "stream A/s: nats-0 (catches up)"},
 		"the stream's leader is away":      {func(s *seen) { delete(s.servers, "nats-1") }, true, false, adapter.RoleLeader, "no server says that it leads stream A/s"},
 		"a peer of the meta group is away": {func(s *seen) { s.servers["nats-0"].Meta.Replicas[0].Active = time.Minute }, true, false, adapter.RoleLeader, "the meta group would have 1 of 3"},
-		"healthz complains":                {func(s *seen) { s.health = healthz{"unavailable", "stream catching up"} }, true, true, adapter.RoleLeader, "healthz: stream catching up"},
-		"no meta leader":                   {func(s *seen) { s.self.Meta.Leader = "" }, false, false, adapter.RoleUnknown, "no meta leader"},
-		"removed":                          {func(s *seen) { s.self.Meta.Size = 2 }, false, true, adapter.RoleUnknown, "does not list this server"},
-		"another name":                     {func(s *seen) { s.varz.Name = "nats-1" }, false, true, adapter.RoleUnknown, `named "nats-1"; its name must be nats-0`},
-		"no login":                         {func(s *seen) { s.serversErr = fmt.Errorf("log in as sys: %w", syscall.EACCES) }, false, false, adapter.RoleUnknown, "log in as sys"},
-		"no cluster":                       {func(s *seen) { s.self.Meta = nil }, false, true, adapter.RoleUnknown, "needs a cluster block"},
-		"disabled":                         {func(s *seen) { s.self.Disabled = true }, false, true, adapter.RoleUnknown, "disabled"},
-		"refused":                          {func(s *seen) { s.varzErr = syscall.ECONNREFUSED }, false, false, adapter.RoleUnknown, "no process listens"},
-		"silent":                           {func(s *seen) { s.varzErr = context.DeadlineExceeded }, false, false, adapter.RoleUnknown, "no answer within"},
+		"healthz complains":                {func(s *seen) { s.health = healthz{"unavailable", "group node unhealthy"} }, true, true, adapter.RoleLeader, "healthz: group node unhealthy"},
+		"this server does not know its replica": {func(s *seen) {
+			s.servers["nats-0"] = jsz{Meta: s.servers["nats-0"].Meta}
+			streamOf(s, "nats-1").Cluster.Replicas[0].Active = 0
+		}, true, true, adapter.RoleLeader, "stream A/s: nats-0 (does not answer)"},
+		"no meta leader": {func(s *seen) { s.self.Meta.Leader = "" }, false, false, adapter.RoleUnknown, "no meta leader"},
+		"removed":        {func(s *seen) { s.self.Meta.Size = 2 }, false, true, adapter.RoleUnknown, "does not list this server"},
+		"another name":   {func(s *seen) { s.varz.Name = "nats-1" }, false, true, adapter.RoleUnknown, `named "nats-1"; its name must be nats-0`},
+		"no login":       {func(s *seen) { s.serversErr = fmt.Errorf("log in as sys: %w", syscall.EACCES) }, false, false, adapter.RoleUnknown, "log in as sys"},
+		"no cluster":     {func(s *seen) { s.self.Meta = nil }, false, true, adapter.RoleUnknown, "needs a cluster block"},
+		"disabled":       {func(s *seen) { s.self.Disabled = true }, false, true, adapter.RoleUnknown, "disabled"},
+		"refused":        {func(s *seen) { s.varzErr = syscall.ECONNREFUSED }, false, false, adapter.RoleUnknown, "no process listens"},
+		"silent":         {func(s *seen) { s.varzErr = context.DeadlineExceeded }, false, false, adapter.RoleUnknown, "no answer within"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			s := healthy()
 			c.change(&s)
 			m := judge("nats-0", 1000, s)
-			says := m.MayDisruptReason + " " + m.Message
+			says := m.MayDisruptReason + " " + m.Message + " " + m.Fault
 			if m.Ready != c.ready || m.MayDisrupt != c.disrupt || m.Role != c.role || !strings.Contains(says, c.says) || m.MayDisrupt == (m.MayDisruptReason != "") {
 				t.Errorf("%+v", m)
 			}

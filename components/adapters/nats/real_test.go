@@ -190,7 +190,7 @@ func TestRealConformance(t *testing.T) {
 	for _, at := range []struct {
 		server int
 		flags  []string
-	}{{(leader + 1) % 3, []string{"-drain"}}, {leader, []string{"-drain", "-transfer"}}} {
+	}{{(leader + 1) % 3, []string{"-drain", "-change", "nats-7"}}, {leader, []string{"-drain", "-transfer", "-change", "nats-7"}}} {
 		served := httptest.NewServer(serve.Handler(c.adapters[at.server]))
 		args := append([]string{"driver", "check", "-slot", slotName(at.server), "-voters", "-set", "changes"}, at.flags...)
 		out, err := exec.CommandContext(t.Context(), agent, append(args, served.URL)...).CombinedOutput()

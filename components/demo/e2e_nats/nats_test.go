@@ -198,7 +198,7 @@ func TestRolloutAndLostDiskUnderLoad(t *testing.T) {
 	s.n.Say("%d acknowledged, %d missing, %d duplicates; all in %.0f s", found.Acknowledged, found.Missing, found.Duplicates, time.Since(began).Seconds())
 }
 
-// oneHandOver: followers first, the meta leader last, to a server that was updated, on the same disks.
+// oneHandOver: followers first, the meta leader last after one hand-over, on the same disks.
 func (s *story) oneHandOver(before, after map[string]rig.NATSServer, rollout operation.Rollout, slots []rig.SlotReport) {
 	s.Helper()
 	if rollout.State != operation.Complete || len(slots) != 3 {
@@ -210,11 +210,19 @@ func (s *story) oneHandOver(before, after map[string]rig.NATSServer, rollout ope
 		}
 	}
 	last := slots[2]
-	if rollout.Transfers != 1 || !last.Led || before[last.Slot].Leader != before[last.Slot].Name {
-		s.Errorf("%d hand-overs; %s was last, led %t; the servers were %v", rollout.Transfers, last.Slot, last.Led, before)
-	}
+	led, leads := before[last.Slot].Leader, after[last.Slot].Leader
 	// Each election has a term of its own.
-	if was, is := before[last.Slot].Term, after[last.Slot].Term; is != was+1 || after[last.Slot].Leader == before[last.Slot].Leader {
-		s.Errorf("the meta group was in term %d under %s, and is in term %d under %s", was, before[last.Slot].Leader, is, after[last.Slot].Leader)
+	moves := after[last.Slot].Term - before[last.Slot].Term
+	if led == before[last.Slot].Name {
+		if rollout.Transfers != 1 || !last.Led || moves != 1 || leads == led {
+			s.Errorf("%d hand-overs and %d elections; %s was last, led %t; %s led and %s leads", rollout.Transfers, moves, last.Slot, last.Led, led, leads)
+		}
+		return
+	}
+	// A leader whose stream was behind at the beginning goes first, as a broken member, or leadership
+	// moved without a step.
+	s.Logf("%s led, and was not last: %d elections, %d hand-overs", led, moves, rollout.Transfers)
+	if rollout.Transfers > 1 || moves > 2 {
+		s.Errorf("%d elections, %d hand-overs", moves, rollout.Transfers)
 	}
 }
