@@ -196,6 +196,9 @@ func (r *run) fetch(ctx context.Context, recipes []*recipe.Recipe) error {
 				Help: "Mirrors drop versions that newer ones replace: lock today's with make images-lock, and look at what that changes.",
 			})
 		}
+		for _, j := range one.Lock.Jars {
+			items = append(items, fetch.JarItem(j, where(one, j.Line)))
+		}
 		for _, w := range one.Lock.Wheels {
 			items = append(items, fetch.Item{
 				Name: "wheel " + w.Name + " " + w.Version, Where: where(one, w.Line), SHA256: w.SHA256, Size: w.Size,

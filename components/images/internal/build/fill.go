@@ -32,6 +32,9 @@ func (r *run) fill(ctx context.Context, l *layer) error {
 	if err := r.addWheels(l); err != nil {
 		return err
 	}
+	if err := r.addJars(l); err != nil {
+		return err
+	}
 	for _, p := range l.recipe.Programs {
 		if err := r.addProgram(l, p); err != nil {
 			return err
@@ -151,6 +154,23 @@ func (r *run) addWheels(l *layer) error {
 			}
 		}
 		c := bom.Wheel(p, w)
+		l.components = append(l.components, c)
+		l.inputs = append(l.inputs, bom.Input{URI: c.URL, SHA256: c.SHA256})
+	}
+	return nil
+}
+
+func (r *run) addJars(l *layer) error {
+	for _, text := range l.recipe.Jars {
+		j, _ := l.recipe.Lock.Jar(text) // checked when the recipe was loaded
+		c, err := bom.Jar(j, r.cache.Path(j.SHA256))
+		if err != nil {
+			return fmt.Errorf("jar %s (%s): %w", j.Name, where(l.recipe, j.Line), err)
+		}
+		body := tree.Body{File: r.cache.Path(j.SHA256), Size: j.Size}
+		if err := l.tree.Put(tree.Entry{Path: recipe.JarFolder + "/" + j.File(), Kind: tree.File, Mode: 0o644, Origin: j.Name, Body: body}); err != nil {
+			return err
+		}
 		l.components = append(l.components, c)
 		l.inputs = append(l.inputs, bom.Input{URI: c.URL, SHA256: c.SHA256})
 	}

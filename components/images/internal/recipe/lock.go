@@ -32,6 +32,7 @@ type Lock struct {
 	Time     time.Time
 	Debs     []Deb
 	Wheels   []Wheel
+	Jars     []Jar
 	Programs []Binary
 }
 
@@ -66,6 +67,43 @@ type Wheel struct {
 	Blob
 	// File is its name at the index: "patroni-4.1.0-py3-none-any.whl".
 	File string
+}
+
+// Jar is a Java archive; Name is group:artifact.
+type Jar struct {
+	Name, Version string
+	Blob
+}
+
+// JarFolder is the image's folder of Jars.
+const JarFolder = "usr/share/java"
+
+// File is the archive's name: "kafka-clients-4.4.0.jar".
+func (j Jar) File() string {
+	_, artifact, _ := strings.Cut(j.Name, ":")
+	return artifact + "-" + j.Version + ".jar"
+}
+
+// Path is relative to the root of a Maven repository.
+func (j Jar) Path() string {
+	group, artifact, _ := strings.Cut(j.Name, ":")
+	return path.Join(strings.ReplaceAll(group, ".", "/"), artifact, j.Version, j.File())
+}
+
+// NewJar reads group:artifact:version, whose form was checked.
+func NewJar(text string) Jar {
+	at := strings.LastIndexByte(text, ':')
+	return Jar{Name: text[:at], Version: text[at+1:]}
+}
+
+// Jar finds group:artifact:version in the lock.
+func (l Lock) Jar(text string) (Jar, bool) {
+	want := NewJar(text)
+	i := slices.IndexFunc(l.Jars, func(j Jar) bool { return j.Name == want.Name && j.Version == want.Version })
+	if i < 0 {
+		return Jar{}, false
+	}
+	return l.Jars[i], true
 }
 
 // Binary is a Go program of others, as the toolchain of that name makes it.
@@ -152,10 +190,11 @@ func (l *Lock) line(f []string, n int) error {
 	forms := map[string]string{
 		"time": "time <RFC 3339>", "deb": "deb <name> <version> <sha256> <size> <path>",
 		"wheel": "wheel <name> <version> <sha256> <size> <file>", "program": "program <name> <toolchain> <sha256> <size>",
+		"jar": "jar <group:artifact> <version> <sha256> <size>",
 	}
 	form, ok := forms[f[0]]
 	if !ok {
-		return fmt.Errorf("a line begins with deb, program, time or wheel, not %q", f[0])
+		return fmt.Errorf("a line begins with deb, jar, program, time or wheel, not %q", f[0])
 	}
 	if want := len(strings.Fields(strings.ReplaceAll(form, "RFC ", "RFC"))); len(f) != want {
 		return fmt.Errorf("%d fields, want %d: %s", len(f), want, form)
@@ -196,6 +235,11 @@ func (l *Lock) line(f []string, n int) error {
 			return fmt.Errorf("%q is no name of a wheel", w.File)
 		}
 		l.Wheels = append(l.Wheels, w)
+	case "jar":
+		if !jarForm.MatchString(f[1] + ":" + f[2]) {
+			return fmt.Errorf("%q %q is no jar such as org.slf4j:slf4j-api 1.7.36", f[1], f[2])
+		}
+		l.Jars = append(l.Jars, Jar{Name: f[1], Version: f[2], Blob: blob})
 	case "program":
 		if !nameForm.MatchString(f[1]) || !toolchainForm.MatchString(f[2]) {
 			return fmt.Errorf("%q built by %q is no program", f[1], f[2])
@@ -228,6 +272,9 @@ func (l Lock) Format() []byte {
 	for _, w := range l.Wheels {
 		lines = append(lines, fmt.Sprintf("wheel %s %s %s %d %s\n", w.Name, w.Version, w.SHA256, w.Size, w.File))
 	}
+	for _, j := range l.Jars {
+		lines = append(lines, fmt.Sprintf("jar %s %s %s %d\n", j.Name, j.Version, j.SHA256, j.Size))
+	}
 	for _, p := range l.Programs {
 		lines = append(lines, fmt.Sprintf("program %s %s %s %d\n", p.Name, p.Toolchain, p.SHA256, p.Size))
 	}
@@ -237,4 +284,4 @@ func (l Lock) Format() []byte {
 }
 
 // Empty reports whether the lock names nothing.
-func (l Lock) Empty() bool { return len(l.Debs)+len(l.Wheels)+len(l.Programs) == 0 }
+func (l Lock) Empty() bool { return len(l.Debs)+len(l.Wheels)+len(l.Jars)+len(l.Programs) == 0 }

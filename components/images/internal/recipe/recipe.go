@@ -35,6 +35,9 @@ type Recipe struct {
 	// Wheels are requirements in pip's syntax, each with its exact version. Their own requirements
 	// are listed too: pip must add nothing.
 	Wheels []string `hcl:"wheels,optional"`
+	// Jars are Java archives of Maven Central, each as group:artifact:version. What they depend on is
+	// listed too. They are in the folder JarFolder of the image.
+	Jars []string `hcl:"jars,optional"`
 	// Bytecode are folders whose Python files are compiled by the image's own Python.
 	Bytecode []string `hcl:"bytecode,optional"`
 	// Drop are paths of packages that the image leaves out: "a/b/**" is all below a/b, other
@@ -256,6 +259,7 @@ var (
 	// VersionForm is the syntax of an image's tag.
 	VersionForm = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
 	runAsForm   = regexp.MustCompile(`^[0-9]+:[0-9]+$`)
+	jarForm     = regexp.MustCompile(`^[A-Za-z0-9._-]+:[A-Za-z0-9._-]+:[0-9][A-Za-z0-9._-]*$`)
 	wheelForm   = regexp.MustCompile(`^[A-Za-z0-9._-]+(\[[a-z0-9,_-]+\])?==[0-9][A-Za-z0-9.]*$`)
 )
 
@@ -292,6 +296,11 @@ func (s *Set) checkRecipe(r *Recipe, locks bool) error {
 	for _, w := range r.Wheels {
 		if !wheelForm.MatchString(w) {
 			add("wheels: %q names no exact version: write name==version", w)
+		}
+	}
+	for _, j := range r.Jars {
+		if !jarForm.MatchString(j) {
+			add("jars: %q is not group:artifact:version", j)
 		}
 	}
 	for _, p := range r.Prebuilt {
@@ -409,6 +418,11 @@ func (r *Recipe) checkLock() error {
 	for _, w := range r.Requirements() {
 		if _, ok := r.Lock.Wheel(w); !ok {
 			lost("wheel " + w)
+		}
+	}
+	for _, j := range r.Jars {
+		if _, ok := r.Lock.Jar(j); !ok {
+			lost("jar " + j)
 		}
 	}
 	for _, p := range r.Programs {

@@ -77,6 +77,9 @@ func (l *locker) lock(ctx context.Context, r *recipe.Recipe, name string) error 
 	if lock.Wheels, err = l.wheels(ctx, r); err != nil {
 		return err
 	}
+	if lock.Jars, err = l.jars(ctx, r, old); err != nil {
+		return err
+	}
 	if lock.Programs, err = l.programs(ctx, r, old); err != nil {
 		return err
 	}
@@ -93,7 +96,7 @@ func (l *locker) lock(ctx context.Context, r *recipe.Recipe, name string) error 
 		l.Say(r.Name + ": as before")
 		return nil
 	}
-	l.Say(fmt.Sprintf("%s: %d packages, %d wheels, %d programs", r.Name, len(lock.Debs), len(lock.Wheels), len(lock.Programs)))
+	l.Say(fmt.Sprintf("%s: %d packages, %d wheels, %d jars, %d programs", r.Name, len(lock.Debs), len(lock.Wheels), len(lock.Jars), len(lock.Programs)))
 	return os.WriteFile(name, lock.Format(), 0o644) //nolint:gosec // a checked-in file
 }
 
@@ -130,6 +133,23 @@ func (l *locker) wheels(ctx context.Context, r *recipe.Recipe) ([]recipe.Wheel, 
 		return nil, nil
 	}
 	return l.pip.resolve(ctx, wheels, l.cache)
+}
+
+// jars keeps the digests of locked jars, whose bytes never change at their place, and computes others.
+func (l *locker) jars(ctx context.Context, r *recipe.Recipe, old recipe.Lock) ([]recipe.Jar, error) {
+	var all []recipe.Jar
+	for _, text := range r.Jars {
+		j, ok := old.Jar(text)
+		if !ok {
+			j = recipe.NewJar(text)
+			var err error
+			if j.Blob, err = l.cache.Digest(ctx, fetch.JarURL(j)); err != nil {
+				return nil, fmt.Errorf("jar %s: %w", text, err)
+			}
+		}
+		all = append(all, j)
+	}
+	return all, nil
 }
 
 // programs computes the digests of other projects' programs from the toolchain's output.
