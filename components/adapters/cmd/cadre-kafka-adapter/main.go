@@ -1,0 +1,63 @@
+// Command cadre-kafka-adapter answers an agent's calls about the Kafka node of its CVM: the adapter of
+// `workload "custom"` for Kafka in KRaft mode.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"cadre.dev/adapters/kafka"
+	"cadre.dev/adapters/serve"
+)
+
+// version is set at link time.
+var version = "dev"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "cadre-kafka-adapter:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	var cfg kafka.Config
+	vip := os.Getenv("CADRE_VIP")
+	flags := flag.NewFlagSet("cadre-kafka-adapter", flag.ExitOnError)
+	listen := flags.String("listen", "127.0.0.1:9900", "loopback `ADDRESS` for the agent, as in the setting http of the workload")
+	flags.StringVar(&cfg.Slot, "slot", os.Getenv("CADRE_SLOT"), "`NAME` of this slot (default: $CADRE_SLOT)")
+	flags.StringVar(&cfg.Roles, "roles", kafka.RolesBoth, "`ROLES` of the group's nodes: broker,controller or broker or controller")
+	flags.IntVar(&cfg.NodeBase, "node-base", 0, "`ID` of the node with ordinal 0; groups of one Kafka cluster are 1000 apart")
+	flags.StringVar(&cfg.Broker, "broker", vip+":9092", "`ADDRESS` of the node's own broker")
+	flags.StringVar(&cfg.Controller, "controller", vip+":9093", "`ADDRESS` of the node's own controller")
+	flags.StringVar(&cfg.Jars, "jars", "/usr/share/java", "`FOLDER` with Kafka's jars, which names its version")
+	flags.BoolVar(&cfg.AcceptSingle, "accept-single", false, "let a node stop although partitions with too few replicas refuse writes meanwhile")
+	uuid := flags.String("uuid", "", "print Kafka's UUID for the `TEXT`, such as cluster/group, and exit")
+	showVersion := flags.Bool("version", false, "print the version and exit")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	switch {
+	case *showVersion:
+		fmt.Println("cadre-kafka-adapter", version)
+		return nil
+	case *uuid != "":
+		fmt.Println(kafka.UUID(*uuid))
+		return nil
+	case flags.NArg() > 0:
+		return fmt.Errorf("unexpected argument %q: every setting is a flag", flags.Arg(0))
+	}
+	a, err := kafka.New(cfg)
+	if err != nil {
+		return err
+	}
+	defer a.Close()
+	return serve.Run(ctx, *listen, a)
+}
