@@ -23,10 +23,11 @@ generate fmt lint check: export PATH := $(FOUND):$(CURDIR)/.tools/path/dev
 images images-reproduce: export PATH := $(FOUND):$(CURDIR)/.tools/path/images
 test-clients: export PATH := $(FOUND):$(CURDIR)/.tools/path/clients
 test-dashboard docs-dashboard: export PATH := $(FOUND):$(CURDIR)/.tools/path/browser
+test-kafka: export PATH := $(FOUND):$(CURDIR)/.tools/path/run:$(CURDIR)/.tools/path/kafka
 test-mixed: export PATH := $(FOUND):$(CURDIR)/.tools/path/run:$(CURDIR)/.tools/path/images:$(CURDIR)/.tools/path/mixed
 images-lock: export PATH := $(FOUND):$(CURDIR)/.tools/path/images:$(CURDIR)/.tools/path/lock
 # These run before anything is linked.
-help commands tools tools-demo tools-dev tools-images tools-lock tools-clients tools-browser tools-mixed: export PATH := $(CADRE_HOST_PATH)
+help commands tools tools-demo tools-dev tools-images tools-lock tools-clients tools-browser tools-mixed tools-kafka: export PATH := $(CADRE_HOST_PATH)
 
 .PHONY: help
 help: ## list the targets
@@ -48,7 +49,7 @@ tools-demo: ## install the tools of the demo, without tools of tests and other c
 tools-dev: ## install the tools of `make check` and `make generate` too
 	@scripts/tools.sh dev
 
-.PHONY: tools-images tools-lock tools-clients tools-browser tools-mixed
+.PHONY: tools-images tools-lock tools-clients tools-browser tools-mixed tools-kafka
 tools-images: # link the commands of `make images`
 	@scripts/tools.sh images
 tools-lock: # link the commands of `make images-lock`
@@ -59,6 +60,8 @@ tools-browser: # link the commands of `make test-dashboard`
 	@scripts/tools.sh browser
 tools-mixed: # link the commands of `make test-mixed`
 	@scripts/tools.sh mixed
+tools-kafka: # fetch Kafka, and link the commands of `make test-kafka`
+	@scripts/tools.sh kafka
 
 # Without C, so that binaries are the same whether or not the machine has a C compiler.
 .PHONY: build

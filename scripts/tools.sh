@@ -12,6 +12,7 @@
 #   scripts/tools.sh clients `build`, and tools of `make test-clients`
 #   scripts/tools.sh browser `build`, and tools of `make test-dashboard`
 #   scripts/tools.sh mixed  `build`, and tools of `make test-mixed`
+#   scripts/tools.sh kafka  `run`, and tools of `make test-kafka`
 #   scripts/tools.sh lock   `images`, and tools of `make images-lock`
 #   scripts/tools.sh list   the table of programs
 set -euo pipefail
@@ -95,6 +96,7 @@ clients npm                                    npm                 installs them
 clients python3                                python3             runs the official Python clients
 clients python3:venv,ensurepip                 python3-venv        their virtual environment
 clients mktemp                                 coreutils           the folder that they are installed into
+kafka  java                                    openjdk-17-jre-headless  runs Kafka's brokers outside of images
 browser chromium-headless-shell                chromium-headless-shell  opens the dashboard in its tests
 browser /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf  fonts-dejavu-core  letters of its pictures
 clients readlink                               coreutils           a virtual environment names the interpreter itself
@@ -317,6 +319,31 @@ install_envoy() {
 	: >"$bin/.envoy-$sum"
 }
 
+# Kafka's jars are those of its image, whose lock names versions and digests. A jar's address follows from its name.
+install_kafka() {
+	local lock=components/images/recipes/kafka.lock dir=$root/.tools/kafka maven=https://repo1.maven.org/maven2 jars name version sum file group
+	jars=$(sed -n 's/^jar //p' "$root/$lock")
+	[[ -n $jars ]] || die "$lock names no jar"
+	if [[ $(cat "$dir/jars" 2>/dev/null) != "$jars" ]]; then
+		say "downloading the jars of Kafka ($(wc -l <<<"$jars") files)"
+		rm -rf "$dir"
+		mkdir -p "$dir/lib"
+		while read -r name version sum _; do
+			file=${name#*:}-$version.jar group=${name%:*}
+			curl -sSf --max-time 300 -o "$dir/lib/$file" "$maven/${group//.//}/${name#*:}/$version/$file" ||
+				die "$file could not be had from Maven Central: curl says why, above"
+			sha256sum --status -c - <<<"$sum  $dir/lib/$file" || die "$file: its SHA-256 is not that of $lock"
+		done <<<"$jars"
+		printf '%s\n' "$jars" >"$dir/jars"
+	fi
+	# kafka-java CLASS ARGUMENT..., as in the image.
+	cat >"$dir/kafka-java" <<-END
+		#!/bin/sh
+		exec $(readlink -f "$(locate java)") \$KAFKA_JVM -cp "$dir/lib/*" "\$@"
+	END
+	chmod 0755 "$dir/kafka-java"
+}
+
 go_tool() {
 	local name=$1 version=$2 pkg=$3 why=$4
 	local stamp=$bin/.$name-$version
@@ -383,6 +410,11 @@ clients)
 	install_envoy
 	install_consul
 	;;
+kafka)
+	install_demo
+	need kafka
+	install_kafka
+	;;
 browser)
 	need build browser
 	go_new_enough
@@ -396,5 +428,5 @@ lock)
 	go_new_enough
 	;;
 list) printf '%s\n' "${programs[@]}" ;;
-*) die "usage: scripts/tools.sh build|demo|run|dev|images|clients|browser|mixed|lock|list" ;;
+*) die "usage: scripts/tools.sh build|demo|run|dev|images|clients|browser|mixed|kafka|lock|list" ;;
 esac

@@ -36,7 +36,7 @@ func table(t *testing.T) []row {
 func TestEachProgramIsDeclaredOnceAStep(t *testing.T) {
 	seen := map[[2]string]bool{}
 	for _, r := range table(t) {
-		if !slices.Contains([]string{"build", "run", "dev", "images", "lock", "clients", "browser", "mixed"}, r.step) {
+		if !slices.Contains([]string{"build", "run", "dev", "images", "lock", "clients", "browser", "mixed", "kafka"}, r.step) {
 			t.Errorf("%s: no step is called %q", r.program, r.step)
 		}
 		if k := [2]string{r.step, r.program}; seen[k] {

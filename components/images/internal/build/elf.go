@@ -67,8 +67,9 @@ func parse(r io.ReaderAt, name string) (needed, folders []string, err error) {
 	if needed, err = f.ImportedLibraries(); err != nil || len(needed) == 0 {
 		return nil, nil, nil // static: it has no dynamic section
 	}
-	// Libraries of a wheel are in one folder: a loaded library has its neighbours loaded.
-	folders = []string{path.Dir(name)}
+	// Libraries of a wheel are in one folder: a loaded library has its neighbours loaded. Those of Java come after
+	// its machine, which is in the folder server.
+	folders = []string{path.Dir(name), path.Join(path.Dir(name), "server")}
 	for _, tag := range []elf.DynTag{elf.DT_RPATH, elf.DT_RUNPATH} {
 		paths, _ := f.DynString(tag)
 		for _, p := range paths {

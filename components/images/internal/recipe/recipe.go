@@ -35,7 +35,7 @@ type Recipe struct {
 	// Wheels are requirements in pip's syntax, each with its exact version. Their own requirements
 	// are listed too: pip must add nothing.
 	Wheels []string `hcl:"wheels,optional"`
-	// Jars are Java archives of Maven Central, each as group:artifact:version. What they depend on is
+	// Jars are Java archives of Maven Central, each as group:artifact:version. Their dependencies are
 	// listed too. They are in the folder JarFolder of the image.
 	Jars []string `hcl:"jars,optional"`
 	// Bytecode are folders whose Python files are compiled by the image's own Python.
