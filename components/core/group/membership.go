@@ -54,8 +54,8 @@ func (c *AgentConfig) Join(m *Membership) {
 	if len(m.Founders) > 0 {
 		c.Members = m.Founders
 	}
-	if m.Joins || m.Change != nil {
-		c.Membership = &Membership{Joins: m.Joins, Set: m.Set, Change: m.Change}
+	if m.Joins || m.Change != nil || len(m.Founders) > 0 {
+		c.Membership = &Membership{Joins: m.Joins, Set: m.Set, Founders: m.Founders, Change: m.Change}
 	}
 	if m.Joins {
 		c.MustUnderstand = append(c.MustUnderstand, NeedMembership)

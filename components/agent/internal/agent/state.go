@@ -54,6 +54,9 @@ func (a *Agent) updateMesh(announced *bool) error {
 	}
 	var waits bool
 	info.JoinMembers, waits = joins(config)
+	if config.Membership != nil {
+		info.Founders = config.Membership.Founders
+	}
 	for _, r := range config.ServiceMesh.Routes {
 		info.Routes[r.Name] = r.VIP
 	}

@@ -26,6 +26,8 @@ type Info struct {
 	Members []string
 	// JoinMembers are the Slots among which the member joins a set that is there already.
 	JoinMembers []string
+	// Founders are the Slots that found the set together; empty once this Slot's member is in it.
+	Founders []string
 	// VIPs by Slot name, of all known Peers and this Slot.
 	VIPs map[string]netip.Addr
 	// Routes are the VIPs of the routes that this Slot may dial, by route name. If a route has the
@@ -229,8 +231,10 @@ func environment(info Info) []byte {
 		"CADRE_MEMBER_VIPS": strings.Join(addresses, ","),
 		// Empty: the member is in the set, or founds it with CADRE_MEMBERS.
 		"CADRE_JOIN_MEMBERS": strings.Join(info.JoinMembers, ","),
-		"CADRE_ROUTES":       strings.Join(routes(info), ","),
-		"CONSUL_HTTP_ADDR":   "127.0.0.1:8500",
+		// Empty: the member must not found a set, whatever its disk has.
+		"CADRE_FOUNDERS":   strings.Join(info.Founders, ","),
+		"CADRE_ROUTES":     strings.Join(routes(info), ","),
+		"CONSUL_HTTP_ADDR": "127.0.0.1:8500",
 	}
 	for key, value := range info.Meta {
 		vars["CADRE_META_"+notName.ReplaceAllString(strings.ToUpper(key), "_")] = value
