@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -47,15 +48,14 @@ func judge(c Config, n names, self int32, version string, f facts) adapter.Membe
 		if refused(f.live) {
 			m.Liveness = adapter.Refused
 		}
-		m.Message = bounded("Kafka does not answer: " + f.live.Error())
+		m.Message = adapter.Text("Kafka does not answer: " + f.live.Error())
 		m.MayDisruptReason = m.Message
 		return m
 	}
-	m.Ready = true
 	caughtUp := f.quorum != nil
 	why := func(text string) {
 		if m.Message == "" {
-			m.Message = bounded(text)
+			m.Message = adapter.Text(text)
 		}
 	}
 	if c.Roles == RolesBroker {
@@ -64,12 +64,16 @@ func judge(c Config, n names, self int32, version string, f facts) adapter.Membe
 	if c.Roles != RolesBroker && f.quorum != nil {
 		current := inQuorum(&m, n, self, f.quorum)
 		caughtUp = caughtUp && current
-		if m.Role == adapter.RoleLearner {
+		switch {
+		case m.Role == adapter.RoleLearner:
 			why("the controller has no vote yet")
-		} else if !current {
+		case m.Role == adapter.RoleUnknown:
+			why("the voter of this node has another directory: the node lost its disk, and its old vote must go first")
+		case !current:
 			why("the controller's log is behind the active controller's")
 		}
 	}
+	m.Ready = m.Role != adapter.RoleUnknown
 	if f.quorum == nil {
 		why("the quorum of controllers is not known: " + text(f.quorumErr))
 	}
@@ -89,19 +93,17 @@ func judge(c Config, n names, self int32, version string, f facts) adapter.Membe
 			caughtUp = false
 			why("the broker is out of sync in " + some(behind))
 		}
-	} else if f.quorum == nil {
-		m.Ready = false
 	}
 	if f.quorum != nil && (f.partitionsErr == nil || c.Roles == RolesController) {
 		m.CaughtUp = &caughtUp
 	}
 	for _, p := range f.moving {
 		if len(m.Busy) < adapter.MaxMembers {
-			m.Busy = append(m.Busy, "reassigns "+cut(p, 64))
+			m.Busy = append(m.Busy, name("reassigns "+p))
 		}
 	}
-	m.Fault = bounded(faultOf(f.partitions))
-	m.MayDisruptReason = bounded(hinders(c, self, f))
+	m.Fault = adapter.Text(faultOf(f.partitions))
+	m.MayDisruptReason = adapter.Text(hinders(c, self, f))
 	m.MayDisrupt = m.MayDisruptReason == ""
 	return m
 }
@@ -116,11 +118,15 @@ func inQuorum(m *adapter.Member, n names, self int32, q *quorum) (current bool) 
 			now = v.at
 		}
 	}
-	// A voter that lost its disk is listed with the directory that it lost, and as an observer with the new one.
+	id := func(r replica) {
+		if r.directory != uuidText([16]byte{}) { // a static quorum has none
+			m.MemberIDs[n.of(r.node)] = r.directory
+		}
+	}
 	var own replica
 	for _, v := range q.voters {
 		m.Voters = append(m.Voters, n.of(v.node))
-		m.MemberIDs[n.of(v.node)] = v.directory
+		id(v)
 		if v.node == self {
 			own, m.Role = v, adapter.RoleFollower
 		}
@@ -129,16 +135,21 @@ func inQuorum(m *adapter.Member, n names, self int32, q *quorum) (current bool) 
 		}
 	}
 	for _, o := range q.observers {
-		name := n.of(o.node)
-		if o.node == self && (m.Role != adapter.RoleFollower || o.fetched > own.fetched) {
+		slot := n.of(o.node)
+		switch {
+		case o.node != self:
+		case m.Role == adapter.RoleUnknown:
 			own, m.Role = o, adapter.RoleLearner
+		case o.fetched > own.fetched:
+			// A voter on another disk is listed with the directory that it lost, and observes with the new one.
+			own, m.Role = o, adapter.RoleUnknown
 		}
-		if !n.own(o.node) || slices.Contains(m.Voters, name) || now-o.fetched > 10*fresh {
+		if !n.own(o.node) || slices.Contains(m.Voters, slot) || now-o.fetched > 10*fresh || len(m.Learners) == adapter.MaxMembers/2 {
 			continue // brokers of another group, and nodes that are gone, read the log too
 		}
-		m.Learners = append(m.Learners, name)
-		m.MemberIDs[name] = o.directory
-		m.Busy = append(m.Busy, name+" joins")
+		m.Learners = append(m.Learners, slot)
+		id(o)
+		m.Busy = append(m.Busy, slot+" joins")
 	}
 	if q.leader == self && m.Role == adapter.RoleFollower {
 		m.Role = adapter.RoleLeader
@@ -238,15 +249,7 @@ func text(err error) string {
 	return err.Error()
 }
 
-// bounded cuts a text for people to the contract's bound.
-func bounded(s string) string { return cut(s, adapter.MaxText) }
-
-func cut(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	for most > 0 && s[most]&0xc0 == 0x80 { // not within a letter
-		most--
-	}
-	return s[:most]
+// name bounds an entry of a list.
+func name(s string) string {
+	return strings.ToValidUTF8(adapter.Text(s)[:min(len(adapter.Text(s)), adapter.MaxName)], "")
 }

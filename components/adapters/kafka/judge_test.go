@@ -3,6 +3,7 @@ package kafka
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -37,7 +38,7 @@ func TestMemberFollowsFromTheFacts(t *testing.T) {
 		{"a follower", false, Config{}, func(*facts) {}, "follower ready caught-up may-stop"},
 		{"no process", false, Config{}, func(f *facts) { f.live = fmt.Errorf("dial: %w", syscall.ECONNREFUSED) }, "unknown refused: Kafka does not answer"},
 		{"no answer", false, Config{}, func(f *facts) { f.live = lost }, "unknown unknown: Kafka does not answer"},
-		{"no quorum", false, Config{}, func(f *facts) { f.quorum, f.quorumErr = nil, lost }, "unknown ready: the quorum of controllers is not known: request timed out"},
+		{"no quorum", false, Config{}, func(f *facts) { f.quorum, f.quorumErr = nil, lost }, "unknown: the quorum of controllers is not known: request timed out"},
 		{"fenced", false, Config{}, func(f *facts) { f.nodes[1] = true }, "follower caught-up may-stop: the broker is fenced"},
 		{"not registered", false, Config{}, func(f *facts) { delete(f.nodes, 1) }, "follower caught-up may-stop: the broker is not registered"},
 		{"partition at its minimum", false, Config{}, func(f *facts) { f.partitions[0].isr = []int32{0, 1} }, "follower ready caught-up: orders-3 would keep 1 in-sync replicas, and its min.insync.replicas is 2"},
@@ -60,7 +61,15 @@ func TestMemberFollowsFromTheFacts(t *testing.T) {
 		{"a new directory of a voter", false, Config{}, func(f *facts) {
 			f.quorum.voters[1].fetched, f.quorum.voters[1].at = -time.Millisecond, -time.Millisecond
 			f.quorum.observers = []replica{{1, "d", 100 * time.Hour, 100 * time.Hour}}
-		}, "learner ready behind may-stop: the controller has no vote yet"},
+		}, "unknown behind may-stop: the voter of this node has another directory"},
+		{"it joins", false, Config{}, func(f *facts) {
+			f.quorum.observers, f.quorum.voters = f.quorum.voters[1:2], []replica{f.quorum.voters[0], f.quorum.voters[2]}
+		}, "learner ready behind may-stop: the controller has no vote yet busy: kafka-1 joins"},
+		{"a static quorum", false, Config{}, func(f *facts) {
+			for i := range f.quorum.voters {
+				f.quorum.voters[i].directory = "AAAAAAAAAAAAAAAAAAAAAA"
+			}
+		}, "follower ready caught-up may-stop"},
 		{"another one joins", false, Config{}, func(f *facts) {
 			f.quorum.observers = []replica{{3, "d", 100 * time.Hour, 100 * time.Hour}, {4, "gone", time.Hour, time.Hour}, {1003, "of another group", 100 * time.Hour, 100 * time.Hour}}
 		}, "follower ready caught-up may-stop busy: kafka-3 joins"},
@@ -83,6 +92,9 @@ func TestMemberFollowsFromTheFacts(t *testing.T) {
 			m := judge(c.config, names{group: "kafka"}, self, "4.0.0", f)
 			if got := short(m); !strings.Contains(got, c.want) {
 				t.Errorf("\ngot  %s\nwant %s", got, c.want)
+			}
+			if err := m.CheckOf(names{group: "kafka"}.of(self), c.config.Roles != RolesBroker); err != nil {
+				t.Errorf("an agent refuses it: %v", err)
 			}
 			if m.MayDisrupt != (m.MayDisruptReason == "") {
 				t.Errorf("may_disrupt %t with the reason %q", m.MayDisrupt, m.MayDisruptReason)
@@ -134,13 +146,13 @@ func TestLeaderNamesTheSetAndItsFollowers(t *testing.T) {
 func TestTextsKeepTheBoundsOfTheContract(t *testing.T) {
 	f := healthy()
 	f.partitions[0].topic, f.partitions[0].isr = strings.Repeat("ä", 500), []int32{1}
-	f.moving = make([]string, 1000)
-	m := judge(Config{Roles: RolesBoth}, names{group: "kafka"}, 1, "4.0.0", f)
-	if len(m.MayDisruptReason) > adapter.MaxText || len(m.Fault) > adapter.MaxText || len(m.Busy) > adapter.MaxMembers {
-		t.Errorf("%d bytes of reason, %d of fault, %d busy", len(m.MayDisruptReason), len(m.Fault), len(m.Busy))
+	f.moving = slices.Repeat([]string{f.partitions[0].topic + "-7", "orders\n-1"}, 500)
+	for i := range int32(100) {
+		f.quorum.observers = append(f.quorum.observers, replica{10 + i, fmt.Sprint("id", i), 100 * time.Hour, 100 * time.Hour})
 	}
-	if !strings.HasPrefix(m.MayDisruptReason, "ää") || strings.Contains(m.MayDisruptReason, "\ufffd") {
-		t.Errorf("%q", m.MayDisruptReason)
+	m := judge(Config{Roles: RolesBoth}, names{group: "kafka"}, 1, "4.0.0", f)
+	if err := m.CheckOf("kafka-1", true); err != nil || !strings.HasPrefix(m.MayDisruptReason, "ää") {
+		t.Errorf("%q is refused: %v", m.MayDisruptReason, err)
 	}
 }
 
