@@ -122,14 +122,20 @@ test-race: tools build images ## every package whose tests need no cluster, with
 	@scripts/test.sh race
 test-real: tools build images ## real Consul, PostgreSQL, Patroni, etcd, NATS and networks; whole clusters (root)
 	@scripts/test.sh real
-test-long: tools build images ## everything with the race detector, two minutes of fresh seeds, every example cluster, and test-mixed (root; more than an hour)
+test-long: tools build images ## everything with the race detector, two minutes of fresh seeds, every example cluster, test-mixed and test-kafka (root; more than an hour)
 	@scripts/test.sh long
 	@$(MAKE) --no-print-directory test-dashboard
 	@$(MAKE) test-mixed
+	@$(MAKE) test-kafka
 
 .PHONY: test-clusters
 test-clusters: tools build images ## apply, roll and destroy clusters/postgres, etcd, nats, consul and patroni-demo on local clouds (root; some minutes)
 	@cd components/demo && CADRE_TEST_CLUSTERS=1 go test -count=1 -timeout 30m -v -run Clusters ./e2e_terraform
+
+.PHONY: test-kafka
+test-kafka: tools-kafka build images ## roll three real Kafka nodes under load, kill their leader, lose a disk (root; about 10 minutes)
+	@cd components/adapters && CGO_ENABLED=0 go test -count=1 -timeout 10m -v -run TestRealNodes ./kafka
+	@cd components/demo && CGO_ENABLED=0 CADRE_TEST_KAFKA=1 go test -count=1 -timeout 20m -v ./e2e_kafka
 
 .PHONY: test-clients
 test-clients: tools-clients ## run official clients, from their registries, against the local cloud, its guests and a member's Consul (root; Rust's SDK where cargo is)

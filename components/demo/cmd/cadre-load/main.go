@@ -1,7 +1,8 @@
 // Command cadre-load works on a PostgreSQL cluster (-target postgres), on a stream of NATS
-// (-target nats) or on registers in an etcd cluster (-target etcd) in a closed loop, keeps a
-// journal, and serves the figures on the loopback of its CVM. The journal of writes to PostgreSQL
-// and NATS outlives power cuts, so that the verdict is about all writes that ever were acknowledged.
+// (-target nats), on a topic of a Kafka cluster (-target kafka) or on registers in an etcd cluster
+// (-target etcd) in a closed loop, keeps a journal, and serves the figures on the loopback of its
+// CVM. The journal of writes to PostgreSQL, NATS and Kafka outlives power cuts, so that the verdict
+// is about all writes that ever were acknowledged.
 package main
 
 import (
@@ -41,13 +42,13 @@ func run(ctx context.Context, args []string) error {
 	}
 	var o options
 	flags := flag.NewFlagSet("cadre-load", flag.ContinueOnError)
-	flags.StringVar(&o.target, "target", "postgres", "the system under load: postgres, nats or etcd")
+	flags.StringVar(&o.target, "target", "postgres", "the system under load: postgres, nats, etcd or kafka")
 	flags.StringVar(&o.dsn, "dsn", "", "postgres: libpq connection string; several hosts are tried in order")
 	flags.StringVar(&o.route, "route", "", "postgres: connection string of a second load, over a route to the leader")
 	flags.StringVar(&o.pooled, "pooled", "", "postgres: connection string of a third load, over a route with a pooler")
 	flags.IntVar(&o.others, "others", 2, "postgres: writers of the second and of the third load")
 	flags.DurationVar(&o.pooledDeadline, "pooled-deadline", 15*time.Second, "postgres: deadline of one attempt of the third load, longer than its route holds")
-	flags.StringVar(&o.endpoints, "endpoints", "", "nats, etcd: host:port of every member, separated by commas")
+	flags.StringVar(&o.endpoints, "endpoints", "", "nats, etcd, kafka: host:port of every member, separated by commas")
 	flags.IntVar(&o.keys, "keys", 5, "etcd: number of registers")
 	flags.StringVar(&o.hosts, "hosts", "", "hosts file with the Peers' names")
 	flags.IntVar(&o.writers, "writers", 4, "writers or clients at once")
@@ -68,8 +69,10 @@ func run(ctx context.Context, args []string) error {
 		return o.nats(ctx)
 	case "etcd":
 		return o.etcd(ctx)
+	case "kafka":
+		return o.kafka(ctx)
 	default:
-		return fmt.Errorf("-target %q: use postgres, nats or etcd", o.target)
+		return fmt.Errorf("-target %q: use postgres, nats, etcd or kafka", o.target)
 	}
 }
 
@@ -155,6 +158,27 @@ func (o options) etcd(ctx context.Context) (err error) {
 	}, store, load.NewHistory(out))
 	run := func(ctx context.Context) error { r.Run(ctx); return nil }
 	return serve(ctx, o.listen, run, func(stop func()) http.Handler { return load.RegisterHandler(r, stop) })
+}
+
+func (o options) kafka(ctx context.Context) (err error) {
+	if o.journal == "" {
+		return errors.New("-journal: name a file that outlives this machine's power")
+	}
+	target, err := load.NewKafka(strings.Split(o.endpoints, ","), o.lookup)
+	if err != nil {
+		return fmt.Errorf("-endpoints: %w", err)
+	}
+	defer target.Close()
+	if err := prepare(ctx, "the brokers", target.Prepare); err != nil {
+		return err
+	}
+	j, err := load.OpenJournal(o.journal, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, j.Close()) }()
+	w := load.NewWriter(load.Config{Writers: o.writers, Interval: o.interval, Deadline: o.deadline}, target, j)
+	return serve(ctx, o.listen, w.Run, func(stop func()) http.Handler { return load.Handler(j, target, stop) })
 }
 
 // prepare waits until the system under load is ready: the load may boot before it.

@@ -39,7 +39,7 @@ output "trust" { value = jsonencode(merge(jsondecode(local.context).trust, { clu
 // Folders with both forms agree: Terraform and `cadre group apply` write the same specs, to the
 // byte of each compose text.
 func TestClustersInTerraformAreThoseOfTheirGroupFiles(t *testing.T) {
-	for name, files := range map[string][]string{"postgres": {"postgres", "app"}, "etcd": {"etcd", "app"}, "nats": {"nats", "app"}, "patroni-demo": {"postgres", "app", "webdemo"}} {
+	for name, files := range map[string][]string{"postgres": {"postgres", "app"}, "etcd": {"etcd", "app"}, "kafka": {"kafka", "app"}, "nats": {"nats", "app"}, "patroni-demo": {"postgres", "app", "webdemo"}} {
 		t.Run(name, func(t *testing.T) {
 			f := newFolder(t, tofu(t))
 			server := clienttest.New(t)
@@ -101,7 +101,7 @@ func TestClustersArePlannedForPhala(t *testing.T) {
 	copyFolder(t, "../../../../compose", filepath.Join(root, "compose"))
 	copyFolder(t, "../../../../clusters/modules", filepath.Join(root, "clusters/modules"))
 	at := filepath.Join(root, "context.json")
-	for name, things := range map[string]int{"starter": 10, "postgres": 3, "etcd": 3, "nats": 3, "consul": 5, "patroni-demo": 6} {
+	for name, things := range map[string]int{"starter": 10, "postgres": 3, "etcd": 3, "kafka": 3, "nats": 3, "consul": 5, "patroni-demo": 6} {
 		copyFolder(t, "../../../../clusters/"+name, filepath.Join(root, "clusters", name))
 		f := newFolder(t, program)
 		f.path = filepath.Join(root, "clusters", name)
@@ -136,7 +136,7 @@ func sampleVars(t *testing.T, root string, server *clienttest.Server) map[string
 		t.Fatal(err)
 	}
 	images, vars := map[string]string{}, map[string]string{"cloud": cloud, "context": context, "postgres_bin": "/usr/lib/postgresql/15/bin", "postgres_gid": "999", "release": "7"}
-	for _, name := range []string{"cadre-agent", "cadre-coordinator", "etcd", "load", "nats", "patroni", "webdemo"} {
+	for _, name := range []string{"cadre-agent", "cadre-coordinator", "etcd", "kafka", "load", "nats", "patroni", "webdemo"} {
 		images[name] = "registry.example/cadre/" + name + "@sha256:" + strings.Repeat("ab", 32)
 		vars[strings.TrimPrefix(name, "cadre-")+"_image"] = images[name]
 	}
