@@ -68,7 +68,7 @@ func (l localCommands) Ask(ctx context.Context, a group.ExecAction, request []by
 		return nil, -1, fmt.Errorf("command %s was not started: %w", name, err)
 	}
 	err = cmd.Wait()
-	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it left behind
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // its leftovers
 	answer, why := said.end(), call.CleanReason(string(reason.end()))
 	switch code = cmd.ProcessState.ExitCode(); {
 	case ctx.Err() != nil:
