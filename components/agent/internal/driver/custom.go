@@ -36,6 +36,7 @@ type custom struct {
 	votes, stops bool
 	set          string
 	budget       time.Duration
+	flips        flips
 	asker        asker
 }
 
@@ -84,11 +85,19 @@ func (c *custom) Observe(ctx context.Context) (View, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.budget)
 	defer cancel()
 	m, err := c.member(ctx)
+	v := c.viewOf(m)
 	if err != nil {
-		reason := adapter.Text(strings.TrimPrefix(err.Error(), ErrTransient.Error()+": "))
-		return View{Role: RoleUnknown, Message: reason, MayDisruptReason: reason}, nil
+		v = unknownView(strings.TrimPrefix(err.Error(), ErrTransient.Error()+": "))
 	}
-	return c.viewOf(m), nil
+	if why := c.flips.note(v, time.Now()); why != "" {
+		v = unknownView(why)
+	}
+	return v, nil
+}
+
+func unknownView(reason string) View {
+	reason = adapter.Text(reason)
+	return View{Role: RoleUnknown, Message: reason, MayDisruptReason: reason}
 }
 
 // member is the adapter's checked answer.

@@ -216,6 +216,35 @@ func TestAnotherProtocolIsNoAnswer(t *testing.T) {
 	}
 }
 
+// TestAnswersThatChangeAllTheTimeMeanNothing, until they rest.
+func TestAnswersThatChangeAllTheTimeMeanNothing(t *testing.T) {
+	f, d := newFakeAdapter(t, nil)
+	for i := range mostFlips + 10 {
+		f.set(func(f *fakeAdapter) { f.member.Epoch++ })
+		v, err := d.Observe(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i < mostFlips/2 && v.Role != RoleLeader {
+			t.Fatalf("answer %d: %+v", i, v)
+		}
+		if i > mostFlips {
+			assertUnknown(t, v, "the adapter changes its answer")
+		}
+	}
+	var seen flips
+	start := time.Now()
+	for i := range 3 * mostFlips {
+		if why := seen.note(View{Epoch: uint64(i)}, start); (why != "") != (i > mostFlips) {
+			t.Errorf("change %d: %q", i, why)
+		}
+	}
+	last := View{Epoch: 3*mostFlips - 1}
+	if seen.note(last, start.Add(flipWindow-1)) == "" || seen.note(last, start.Add(flipWindow)) != "" {
+		t.Error("the answers rest, and mean something after the window alone")
+	}
+}
+
 func TestAHandOverIsConfirmed(t *testing.T) {
 	f, d := newFakeAdapter(t, nil)
 	f.set(func(f *fakeAdapter) {
