@@ -57,7 +57,7 @@ func ParseLogin(text string) (Login, error) {
 const (
 	// observeBudget bounds one observation; an agent waits a second.
 	observeBudget = 800 * time.Millisecond
-	// gatherBudget bounds the wait for the answers of all servers; those that are away never answer.
+	// gatherBudget bounds the wait for the answers of all servers; an absent server never answers.
 	gatherBudget = 400 * time.Millisecond
 	// maxAnswer bounds an answer of the monitoring port: a thousand streams need about 1 MiB.
 	maxAnswer = 64 << 20
@@ -138,7 +138,7 @@ func (a *Adapter) Member(ctx context.Context) (adapter.Member, error) {
 	return judge(a.cfg.Slot, a.cfg.MaxLag, a.observe(ctx)), nil
 }
 
-// seen is what one observation read. Errors are nil where the answer is complete.
+// seen holds the answers of one observation. Errors are nil where the answer is complete.
 type seen struct {
 	varz    varz
 	varzErr error
@@ -176,7 +176,7 @@ func (a *Adapter) observe(ctx context.Context) seen {
 	return s
 }
 
-// complete names the peers of the meta group, whose names decide who votes.
+// complete names the peers of the meta group, because the list of voters has names.
 func (a *Adapter) complete(s seen) {
 	if s.self.Meta != nil {
 		a.names.complete(s.self.Meta.Replicas)

@@ -137,7 +137,7 @@ func groupsOf(self string, servers map[string]jsz) []replicated {
 	return groups
 }
 
-// judge is the Member of what was seen.
+// judge returns the Member that the answers show.
 func judge(slot string, maxLag uint64, s seen) adapter.Member {
 	m := adapter.Member{Role: adapter.RoleUnknown}
 	m.Liveness, m.Message = livenessOf(s.varzErr)
@@ -199,7 +199,7 @@ func judge(slot string, maxLag uint64, s seen) adapter.Member {
 
 // listMembers fills in leader, voters and ids, and reports whether the meta group lists this server.
 // A server's own list leaves the server out, and so does the list of a server that is no member; the
-// size tells them apart.
+// size separates the two cases.
 func (s seen) listMembers(m *adapter.Member, slot string) (listed bool) {
 	meta := s.self.Meta
 	m.MemberIDs = map[string]string{}
@@ -249,7 +249,7 @@ func (s seen) judgeGroups(m *adapter.Member, maxLag uint64) {
 	}
 	groups = append(groups, meta)
 
-	// The leaders decide who has caught up. /healthz calls a replica unhealthy that is an entry behind.
+	// The leaders' answers show whether a replica has caught up. /healthz calls a replica unhealthy that is an entry behind.
 	if s.healthErr != nil || s.health.Status != "ok" {
 		m.Fault = "healthz: " + cmp.Or(s.health.Error, s.health.Status, fmt.Sprint(s.healthErr))
 	}

@@ -15,7 +15,7 @@ func live(server, id string) peer {
 	return peer{Name: server, ID: id, Current: true, Active: time.Second}
 }
 
-// healthy is what nats-0 sees as the meta leader of three servers, with a stream that nats-1 leads.
+// healthy holds the answers that nats-0 gets as the meta leader of three servers, with a stream that nats-1 leads.
 func healthy() seen {
 	others := []peer{live("nats-1", "b"), live("nats-2_x", "c")}
 	lead := jsz{Meta: &meta{Leader: "nats-0", Replicas: others, Size: 3}}

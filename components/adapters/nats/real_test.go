@@ -15,7 +15,7 @@ import (
 	"cadre.dev/core/adapter"
 )
 
-// TestRealServers takes three real servers through what a rollout and a replacement do.
+// TestRealServers takes three real servers through the calls of a rollout and of a replacement.
 func TestRealServers(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

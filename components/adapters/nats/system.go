@@ -48,7 +48,7 @@ func (a *Adapter) connect(ctx context.Context, user, passwordFile string) (*nats
 }
 
 // system returns the connection of the system account, which all calls share: a login takes longer than
-// what is asked. A lost connection is replaced at the next use.
+// the question. A lost connection is replaced at the next use.
 func (a *Adapter) system(ctx context.Context) (*nats.Conn, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
