@@ -90,6 +90,9 @@ func New(cfg Config) (*Adapter, error) {
 	if u, err := url.Parse(cfg.Server); err != nil || u.Host == "" || u.Scheme != "nats" && u.Scheme != "tls" {
 		return nil, fmt.Errorf("server: %q is no URL such as nats://127.0.0.1:4222", cfg.Server)
 	}
+	if cfg.User == "" || cfg.PasswordFile == "" {
+		return nil, errors.New("user and password-file: name a user of the system account and the file with its password")
+	}
 	if (cfg.CertFile == "") != (cfg.KeyFile == "") {
 		return nil, errors.New("cert-file and key-file: give both or none")
 	}

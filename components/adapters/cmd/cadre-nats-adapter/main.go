@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -29,7 +30,7 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	var cfg nats.Config
-	flags := flag.NewFlagSet("cadre-nats-adapter", flag.ExitOnError)
+	flags := flag.NewFlagSet("cadre-nats-adapter", flag.ContinueOnError)
 	listen := flags.String("listen", "127.0.0.1:9900", "loopback `ADDRESS` for the agent, as in the setting http of the workload")
 	flags.StringVar(&cfg.Slot, "slot", os.Getenv("CADRE_SLOT"), "`NAME` of this slot (default: $CADRE_SLOT)")
 	flags.StringVar(&cfg.Monitor, "monitor", "http://127.0.0.1:8222", "`URL` of the server's monitoring port")
@@ -46,7 +47,10 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&cfg.KeyFile, "key-file", "", "`FILE` with the key of that certificate")
 	flags.Uint64Var(&cfg.MaxLag, "max-lag", 1000, "`ENTRIES` that a replica may be behind and still count as current")
 	showVersion := flags.Bool("version", false, "print the version and exit")
-	if err := flags.Parse(args); err != nil {
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return nil
+	case err != nil:
 		return err
 	}
 	if *showVersion {
