@@ -74,6 +74,7 @@ var classes = func() map[string]UpdateAction {
 			out[f.Path[:at]] = Harshest(out[f.Path[:at]], f.Class)
 		}
 	}
+	out["workload.settings."+SettingVersion] = ActionRefresh // no driver reads it
 	return out
 }()
 

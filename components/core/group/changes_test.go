@@ -18,6 +18,7 @@ func TestChangesNameTheFieldAndItsCost(t *testing.T) {
 		{"the compose file", func(s *Spec) { s.Template.Compose += "\n" }, []string{"template.compose (RESTART)"}},
 		{"entries of a map", func(s *Spec) { s.Template.Env = map[string]string{"B": "2"} }, []string{"template.env.B (RESTART)", "template.env.A (RESTART)"}},
 		{"meta and size", func(s *Spec) { s.Meta, s.Replicas = map[string]string{"tier": "x"}, 5 }, []string{"replicas (NONE)", "meta.tier (REFRESH)"}},
+		{"the name of the version alone", func(s *Spec) { s.Workload.Settings = map[string]string{"port": "8008", "version": "15"} }, []string{"workload.settings.version (REFRESH)"}},
 		{"a pointer", func(s *Spec) { s.UpdatePolicy.MinReadySeconds = ptr(5) }, []string{"update_policy.min_ready_seconds (NONE)"}},
 		{"a field of a block with a name", func(s *Spec) { s.HealthChecks[0].HTTP.Port = 1 }, []string{`health_check["ready"].http.port (%s)`}},
 		{"another block", func(s *Spec) { s.Backends = append(s.Backends, Backend{Name: "new", Port: 1}) }, []string{`backend["new"] (REFRESH)`}},

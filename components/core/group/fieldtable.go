@@ -35,6 +35,7 @@ var fields = []Field{
 	{Path: "update_policy.progress_deadline", Class: ActionNone, Default: "three times `healthy_deadline`", Range: "`1s` to `672h`", Line: "Longest time between two slots that become available."},
 	{Path: "update_policy.step_delay", Class: ActionNone, Default: "none", Range: "`1s` to `24h`", Line: "Pause between two steps of a rollout. The repair of a failed slot skips the pause."},
 	{Path: "update_policy.leader", Class: ActionNone, Default: "`last`", Line: "`last`: the leading slot is updated after all others. `ask`: the leading slot also waits for `cadre instance update` or `cadre_instance`."},
+	{Path: "update_policy.irreversible", Class: ActionNone, Default: "`ask`", Line: "`ask`: a step after which the [older version](../guides/workloads.md#version-upgrades) of the workload no longer runs on the data waits for `cadre instance update` or `cadre_instance`. `allow`: it does not wait."},
 	{Path: "update_policy.order", Class: ActionNone, Default: "by role, then from the highest ordinal", Line: "`by_domain`: the slots of one failure domain are updated before those of the next one, the leader's domain last. The domain is `placement.spread`, or the node."},
 	{Path: "update_policy.parallel_voters", Class: ActionNone, Default: "`false`", Line: "Permits steps of several voters at a time, within the quorum."},
 	{Path: "update_policy.require_approval", Class: ActionNone, Default: "`false`", Line: "Holds each new revision, and each new value of `instance.env`, until `cadre admission approve`."},

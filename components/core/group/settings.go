@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"cadre.dev/core/version"
 )
 
 // SettingKind is the syntax of a setting's text.
@@ -27,7 +29,19 @@ const (
 	SettingFile SettingKind = "file"
 	// SettingText is a word that the workload gives a meaning to.
 	SettingText SettingKind = "text"
+	// SettingRelease is a release number.
+	SettingRelease SettingKind = "version"
 )
+
+// SettingVersion is the setting that names the version of the workload's software, for the rules of version upgrades.
+// No driver reads it.
+const SettingVersion = "version"
+
+// versionSetting is that setting for software, with an example.
+func versionSetting(software, example string) Setting {
+	return Setting{Name: SettingVersion, Kind: SettingRelease,
+		Line: "Version of " + software + " in the template, such as `" + example + "`, for the [rules of version upgrades](../guides/workloads.md#version-upgrades). Absent: the tag of its image."}
+}
 
 // Setting is one setting of a workload's driver. Validation, the agents' drivers and the field
 // reference use the same rows: a value that only agents checked would cost a member.
@@ -61,6 +75,8 @@ func (s Setting) Range() string {
 		return "`host:port`"
 	case SettingFile:
 		return "an absolute path"
+	case SettingRelease:
+		return "one to four numbers with dots"
 	case SettingText:
 		return strings.Join(s.Of, ", ")
 	default:
@@ -93,6 +109,9 @@ func (s Setting) problem(value string) string {
 		wrong = err != nil || u.Host != value || u.Hostname() == "" || !isPort(u.Port())
 	case SettingFile:
 		wrong = !path.IsAbs(value) || path.Clean(value) != value
+	case SettingRelease:
+		_, ok := version.Parse(value)
+		wrong = !ok
 	case SettingText:
 		wrong = len(s.Of) > 0 && !slices.Contains(s.Of, value)
 	}
@@ -106,6 +125,8 @@ func (s Setting) problem(value string) string {
 		return fmt.Sprintf("%q is not host:port, such as %q", value, s.Default)
 	case SettingFile:
 		return fmt.Sprintf("%q is not the absolute path of a file", value)
+	case SettingRelease:
+		return fmt.Sprintf("%q is not a version: write its numbers with dots, such as \"3.6.16\"", value)
 	case SettingText:
 		return fmt.Sprintf("%q is unknown: use one of %s", value, strings.Join(s.Of, ", "))
 	default:

@@ -134,6 +134,9 @@ type UpdatePolicy struct {
 	// Leader is "last" (default) or "ask". With "ask" the step of the leading Slot waits for an
 	// operator who names it.
 	Leader string `json:"leader,omitempty"`
+	// Irreversible is "ask" (also the default) or "allow". With "ask" a step after which an older version
+	// of the workload no longer runs on the data waits for an operator who names its Slot (package upgrade).
+	Irreversible string `json:"irreversible,omitempty"`
 	// Order is empty (by role and ordinal) or "by_domain": the members of one failure domain, the
 	// placement's, are updated before those of the next one.
 	Order string `json:"order,omitempty"`

@@ -94,6 +94,14 @@ const (
 	InterruptionRefuse = "refuse"
 )
 
+// Values of update_policy.irreversible.
+const (
+	// IrreversibleAsk holds the step that cannot be undone until a person names its Slot. The default.
+	IrreversibleAsk = "ask"
+	// IrreversibleAllow holds no step for that.
+	IrreversibleAllow = "allow"
+)
+
 // Values of update_policy.leader.
 const (
 	// LeaderLast updates the Slot that leads after all others, with one hand-over (R53).

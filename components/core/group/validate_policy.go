@@ -19,6 +19,11 @@ func (v *validator) updatePolicy(s Spec) {
 	default:
 		v.add("update_policy.interruption", "", "%q is unknown: use %q or %q", p.Interruption, InterruptionAllow, InterruptionRefuse)
 	}
+	switch p.Irreversible {
+	case "", IrreversibleAsk, IrreversibleAllow:
+	default:
+		v.add("update_policy.irreversible", "", "%q is unknown: use %q or %q", p.Irreversible, IrreversibleAsk, IrreversibleAllow)
+	}
 	switch p.Leader {
 	case LeaderLast, LeaderAsk:
 	case "first":

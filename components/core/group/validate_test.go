@@ -53,6 +53,7 @@ func TestCTL11_ValidateRefuses(t *testing.T) {
 		`meta["a-b"]`:                              func(s *Spec) { s.Meta = map[string]string{"a-b": ""} },
 		"update_policy.type":                       func(s *Spec) { s.UpdatePolicy.Type = "SOMETIMES" },
 		"update_policy.leader":                     func(s *Spec) { s.UpdatePolicy.Leader = "first" },
+		"update_policy.irreversible":               func(s *Spec) { s.UpdatePolicy.Irreversible = "never" },
 		"update_policy.on_failure":                 func(s *Spec) { s.UpdatePolicy.OnFailure = "ROLLBACK" },
 		"update_policy.partition":                  func(s *Spec) { s.UpdatePolicy.Partition = 4 },
 		"workload.kind":                            func(s *Spec) { s.Workload = Workload{Kind: "kafka"} },

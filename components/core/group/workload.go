@@ -57,6 +57,7 @@ var workloadKinds = map[string]workloadKind{
 		{Name: "http_addr", Kind: SettingAddress, Default: "127.0.0.1:8500", Line: "Address of the server's HTTP API, or with `ca_file` of its HTTPS API, whose certificate is valid for this host."},
 		{Name: "key_file", Kind: SettingFile, With: []string{"ca_file", "cert_file"}, Line: "Key of that certificate."},
 		{Name: "token_file", Kind: SettingFile, Line: "File with a token that has the rules `" + ConsulDriverRules + "`, read for each call."},
+		versionSetting("Consul", "1.22.7"),
 	}},
 	WorkloadPatroni: {secrets: []string{"superuser", "replication", "rewind"}, settings: []Setting{
 		{Name: "ca_file", Kind: SettingFile, Line: "CA of the REST API's certificates (`restapi.certfile`), which are valid for 127.0.0.1 and the members' Peer addresses. Absent: plain HTTP."},
@@ -67,6 +68,7 @@ var workloadKinds = map[string]workloadKind{
 		{Name: "port", Kind: SettingPort, Default: "8008", Line: "Port of Patroni's REST API on every member, open to the group."},
 		{Name: "scope", Kind: SettingText, Line: "Scope that Patroni must serve. Absent: any."},
 		{Name: "username", Kind: SettingText, With: []string{"password_file"}, Line: "User of the unsafe REST methods, where `restapi.authentication` is set."},
+		versionSetting("PostgreSQL", "15"),
 	}},
 	WorkloadCustom: customKind,
 	WorkloadEtcd: {voters: true, set: setTraits{changes: true, adds: true, leavesAlive: true}, settings: []Setting{
@@ -76,6 +78,7 @@ var workloadKinds = map[string]workloadKind{
 		{Name: "key_file", Kind: SettingFile, With: []string{"ca_file", "cert_file"}, Line: "Key of that certificate."},
 		{Name: "password_file", Kind: SettingFile, With: []string{"user"}, Line: "File with the password of `user`, read for each login."},
 		{Name: "user", Kind: SettingText, With: []string{"password_file"}, Line: "User with the role `root`, where etcd's authentication is on. Absent: no login; the common name of `cert_file` may be such a user."},
+		versionSetting("etcd", "3.6.16"),
 	}},
 }
 
