@@ -125,6 +125,7 @@ gotestsum_version=1.13.0
 consul_version=1.22.7
 etcd_version=3.6.16
 nats_version=2.15.2
+etcd35_version=3.5.35
 opentofu_version=1.11.5
 patroni_version=4.1.5
 psycopg_version=3.2.12
@@ -270,6 +271,7 @@ install_consul() {
 install_etcd() {
 	module_binary etcd etcd "$etcd_version" go.etcd.io/etcd/server/v3 "a workload of the end-to-end tests" 2
 	module_binary etcdctl etcd "$etcd_version" go.etcd.io/etcd/etcdctl/v3 "reads its members in those tests" 1
+	module_binary etcd-3.5 etcd35 "$etcd35_version" go.etcd.io/etcd/server/v3 "tests update its members to $etcd_version" 1
 }
 
 install_nats() {

@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"cadre.dev/core/group"
+	"cadre.dev/core/version"
 )
 
 // etcd drives an etcd 3.4 to 3.7 member through its own client port. Members are
@@ -56,7 +57,7 @@ func (e *etcd) close() { e.local.close() }
 func (e *etcd) Observe(ctx context.Context) (View, error) {
 	ctx, cancel := context.WithTimeout(ctx, observeBudget)
 	defer cancel()
-	_, liveErr := e.version(ctx, e.local.addr)
+	versions, liveErr := e.version(ctx, e.local.addr)
 	if errors.Is(liveErr, syscall.ECONNREFUSED) {
 		return e.unseen(ctx, liveErr, liveErr), nil // the client would dial again until the budget is spent
 	}
@@ -79,7 +80,7 @@ func (e *etcd) Observe(ctx context.Context) (View, error) {
 	if err != nil {
 		return e.unseen(ctx, err, liveErr), nil
 	}
-	v := View{Role: RoleUnknown, Liveness: LivenessAlive, Version: status.Version, Epoch: status.RaftTerm}
+	v := View{Role: RoleUnknown, Liveness: LivenessAlive, Version: status.Version, DataFormat: etcdData(versions.Cluster, status.StorageVersion), Epoch: status.RaftTerm}
 	if status.IsLearner && listErr != nil {
 		// A learner answers few other requests: the voters report the set's members.
 		v.Role, v.CaughtUp = RoleLearner, ptr(false)
@@ -95,6 +96,17 @@ func (e *etcd) Observe(ctx context.Context) (View, error) {
 	e.judge(&v, status, members.Members, readErr)
 	judgeEtcdErrors(&v, status.Errors)
 	return v, nil
+}
+
+// etcdData is the version that a server needs to start here: the newer one of the cluster version and
+// the storage version, which follows it within seconds. etcd before 3.6 reports no storage version,
+// and a new cluster has no version yet.
+func etcdData(cluster, storage string) string {
+	c, known := version.Parse(cluster)
+	if s, ok := version.Parse(storage); ok && (!known || s.Compare(c) > 0) {
+		return s.String()
+	}
+	return c.String()
 }
 
 // unseen is the View of a member with an unknown state, after the error err; liveErr is the error

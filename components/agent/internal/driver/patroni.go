@@ -153,7 +153,7 @@ func (v View) steady() bool {
 
 // own begins the View from the answer at the own address; mine is false if another member answered.
 func (p *patroni) own(me patroniStatus) (v View, mine bool) {
-	v = View{Role: RoleUnknown, Liveness: LivenessAlive, Version: me.Patroni.Version, Epoch: me.Timeline, Fault: me.fault()}
+	v = View{Role: RoleUnknown, Liveness: LivenessAlive, Version: me.Patroni.Version, DataFormat: me.major(), Epoch: me.Timeline, Fault: me.fault()}
 	p.noteStart(me.State)
 	switch {
 	case p.scope != "" && me.Patroni.Scope != p.scope:

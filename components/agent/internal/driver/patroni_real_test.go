@@ -71,6 +71,9 @@ func TestPatroniReal(t *testing.T) {
 		c.names, c.drivers, c.procs = append(c.names, name), append(c.drivers, d), append(c.procs, p)
 	}
 	c.dumpLogs(t)
+	for _, d := range c.drivers {
+		sees(t, d, "its PostgreSQL is of 15", func(v View) bool { return v.DataFormat == "15" })
+	}
 	c.contract(t)
 }
 

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,6 +26,8 @@ type patroniStatus struct {
 	Timeline         uint64 `json:"timeline"`
 	ReplicationState string `json:"replication_state"`
 	Pause            bool   `json:"pause"`
+	// ServerVersion is PostgreSQL's, as 150014 for 15.14; 0: it does not run.
+	ServerVersion int64 `json:"server_version"`
 	// PendingRestart: a parameter is in force only after PostgreSQL starts again; the reason
 	// names the parameters since Patroni 4.0.
 	PendingRestart       bool                       `json:"pending_restart"`
@@ -45,6 +48,14 @@ type patroniStatus struct {
 		Scope   string `json:"scope"`
 		Name    string `json:"name"`
 	} `json:"patroni"`
+}
+
+// major is the major version of PostgreSQL, which opens only its own disks; empty: it does not run.
+func (s patroniStatus) major() string {
+	if s.ServerVersion < 100000 { // before 10 the second number belongs to the major version
+		return ""
+	}
+	return strconv.FormatInt(s.ServerVersion/10000, 10)
 }
 
 // fault names the settings that are not in force though PostgreSQL runs.
