@@ -143,6 +143,9 @@ type SlotRecord struct {
 	// placement: an older coordinator cannot read a record with a new field, and must go on reading
 	// those of a group that uses nothing new.
 	Node string `json:"node,omitempty"`
+	// DataFormat is the version of the data on the Slot's disk, as its driver last reported it; empty: not
+	// known. It is written only where RecordsData, for the same reason.
+	DataFormat string `json:"data_format,omitempty"`
 	// OwnEnv names the values of env of its own that the Slot's CVM was given last (Spec.OwnEnv).
 	OwnEnv string `json:"own_env,omitempty"`
 	// Assigned is the Revision that the leader last decided for this Slot (R5).
@@ -217,7 +220,7 @@ func (r SlotRecord) Unbound(why string, now time.Time) SlotRecord {
 		r.Lineage = r.Lineage[max(0, len(r.Lineage)-keptLineage):]
 	}
 	r.Incarnation++
-	r.InstanceID, r.VMUUID, r.Node, r.AvailableBoot, r.AvailableSince, r.Flaps = "", "", "", "", time.Time{}, nil
+	r.InstanceID, r.VMUUID, r.Node, r.DataFormat, r.AvailableBoot, r.AvailableSince, r.Flaps = "", "", "", "", "", time.Time{}, nil
 	return r
 }
 

@@ -82,6 +82,12 @@ var workloadKinds = map[string]workloadKind{
 	}},
 }
 
+// RecordsData reports that the Slots' records of such a group keep the version of their data: its spec uses
+// the version rules explicitly, which no older coordinator can read.
+func (s Spec) RecordsData() bool {
+	return s.UpdatePolicy.Irreversible != "" || s.Workload.Settings[SettingVersion] != ""
+}
+
 // HasVoters reports whether the group's members vote among themselves, so that a
 // majority of them must stay (R17, R19, R44).
 func HasVoters(s Spec) bool { return s.Workload.traits().voters }

@@ -157,6 +157,7 @@ const (
 
 	CodeSpecInvalid         Code = "SPEC_INVALID"
 	CodeSpecUnsafe          Code = "SPEC_UNSAFE"
+	CodeVersionStep         Code = "VERSION_STEP"
 	CodeSecretInSpec        Code = "SECRET_IN_SPEC"
 	CodePolicyInvalid       Code = "POLICY_INVALID"
 	CodeDebugForbidden      Code = "DEBUG_FORBIDDEN"
@@ -311,6 +312,7 @@ var classes = map[Code]Class{
 	CodeCoordinatorNotApproved:     ClassAlarm,
 	CodeSpecInvalid:                ClassCaller,
 	CodeSpecUnsafe:                 ClassCaller,
+	CodeVersionStep:                ClassCaller,
 	CodeSecretInSpec:               ClassCaller,
 	CodePolicyInvalid:              ClassCaller,
 	CodeDebugForbidden:             ClassCaller,

@@ -8,6 +8,7 @@ import (
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
+	"cadre.dev/core/upgrade"
 )
 
 // Decide returns the whole decision of one pass from the leader's spec, records and observation. Decide is pure:
@@ -328,6 +329,7 @@ func (w *world) warnings(actions []Action) []string {
 	if w.obs.Freeze != nil && !slices.ContainsFunc(actions, frozen) {
 		out = append(out, w.frozen().Message)
 	}
+	out = append(out, upgrade.Texts(w.versionFindings())...)
 	for _, m := range w.members {
 		behind := w.keptBy(m.ordinal) == group.KeptByOverride && m.observed != w.target
 		if k := w.excluded(m.ordinal); k != nil && (behind || k.Excludes.Healing && !m.ready) {

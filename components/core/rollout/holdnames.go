@@ -69,6 +69,11 @@ const (
 	HoldRemovalInProgress = "removal_in_progress"
 	// HoldLeaderNeedsApproval: the spec lets the leader's step wait for an operator.
 	HoldLeaderNeedsApproval = "leader_needs_approval"
+	// HoldVersionStep: the server of the Revision certainly cannot run on the disk of the Slot.
+	HoldVersionStep = "version_step"
+	// HoldIrreversible: after the step an older version no longer runs on the data, and the spec lets it wait for an
+	// operator.
+	HoldIrreversible = "irreversible_step"
 	// HoldPredecessor: ORDERED_READY waits for the previous Slot.
 	HoldPredecessor = "predecessor"
 	// HoldAppID: the first create yields the app id that the other CVMs join.

@@ -53,6 +53,7 @@ func (w *world) judge(m *member) {
 		w.dropFlaps(m)
 	}
 	w.keepAssigned(m)
+	w.keepData(m)
 	w.keepRecovery(m)
 	w.keepSilence(m)
 	w.keepHeals(m)

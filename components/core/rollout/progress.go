@@ -235,7 +235,7 @@ func (w *world) waitsForDecision() bool {
 }
 
 // endedByWord are the holds that only the workload's or an operator's permission ends, after any time.
-var endedByWord = []string{HoldMayDisrupt, HoldBusy, HoldLeaderNeedsApproval, HoldInterruption, HoldProtected, HoldDrained}
+var endedByWord = []string{HoldMayDisrupt, HoldBusy, HoldLeaderNeedsApproval, HoldVersionStep, HoldIrreversible, HoldInterruption, HoldProtected, HoldDrained}
 
 // waitsForWord: each outdated Slot waits only for such a permission, or for another Slot that does. No other Slot is
 // in trouble. A leader's step follows all other steps, and a step of another failure domain follows those of the first.

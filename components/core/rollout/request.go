@@ -12,7 +12,7 @@ import (
 // Slot by its name.
 func PassedByName(predicate string) bool {
 	switch predicate {
-	case HoldOpportunistic, HoldPaused, HoldActionNotAllowed, HoldLeaderNeedsApproval, HoldStepDelay, HoldDomain:
+	case HoldOpportunistic, HoldPaused, HoldActionNotAllowed, HoldLeaderNeedsApproval, HoldIrreversible, HoldStepDelay, HoldDomain:
 		return true
 	}
 	return false

@@ -23,7 +23,7 @@ func (s *story) expect(text string) error {
 
 // expectations lists every expectation. Begins and calls are those of the block; all others concern the present state.
 func expectations() []event {
-	return slices.Concat(workExpectations(), stateExpectations(), placeExpectations())
+	return slices.Concat(workExpectations(), stateExpectations(), placeExpectations(), versionExpectations())
 }
 
 func workExpectations() []event {

@@ -100,7 +100,7 @@ func newStory(t testingT, line string) (*story, error) {
 }
 
 func storyCompose(name string) string {
-	return "services:\n  app:\n    image: example/app@sha256:" + strings.Repeat("ab", 32) + "\n# " + name + "\n"
+	return "services:\n  app:\n    image: " + storyImage(name) + "@sha256:" + strings.Repeat("ab", 32) + "\n# " + name + "\n"
 }
 
 // storyName of a Revision names its content: B, or B with another shape.
@@ -131,6 +131,10 @@ func (s *story) option(text string) error {
 		s.c.spec.ManagementPolicy = group.Parallel
 	case "most_disruptive_allowed_action":
 		p.MostDisruptiveAllowedAction = group.UpdateAction(value)
+	case "at":
+		s.base.Compose, s.c.spec.Template.Compose = storyCompose(value), storyCompose(value)
+	case "irreversible":
+		p.Irreversible = value
 	case "leader":
 		p.Leader = value
 	case "hand_over", "set":

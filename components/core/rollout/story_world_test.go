@@ -11,6 +11,7 @@ import (
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
 	"cadre.dev/core/rollout"
+	"cadre.dev/core/version"
 )
 
 // These are the default times of a story's world.
@@ -32,6 +33,9 @@ var storyStart = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 type world struct {
 	now  time.Time
 	kind string
+	// data is the version of the members' data; lowered: an operator lowered it, and it stays.
+	data    version.Version
+	lowered bool
 	// cvms in the order in which they were made.
 	cvms []*cvm
 	made int
@@ -145,7 +149,7 @@ func (w *world) up(c *cvm) bool {
 
 // works: the member does its duty, known or unknown to the coordinators. Peers and secrets need an admission.
 func (w *world) works(c *cvm) bool {
-	return w.up(c) && !c.hung && c.admitted != nil && (c.boot == "" || c.admitted.BootID == c.boot) && c.sick == "" && !w.broken[w.runs(c)] && !w.stuck[w.runs(c)] && w.starts(c)
+	return w.up(c) && !c.hung && c.admitted != nil && (c.boot == "" || c.admitted.BootID == c.boot) && c.sick == "" && !w.broken[w.runs(c)] && !w.stuck[w.runs(c)] && w.starts(c) && w.opens(c)
 }
 
 // serves: the member works, and has caught up.
@@ -297,6 +301,7 @@ func (w *world) step() {
 	}
 	w.elect()
 	w.changeSet()
+	w.raise()
 }
 
 // next returns the time of the next timed event, or end if that is sooner.
@@ -402,6 +407,7 @@ func (w *world) report(c *cvm) *rollout.Report {
 			MayDisrupt: c.refuses == "", MayDisruptReason: c.refuses,
 		},
 	}
+	w.reportVersion(c, r, works)
 	if c.busy != "" {
 		r.Busy = []string{c.busy}
 	}

@@ -10,6 +10,7 @@ import (
 	"cadre.dev/core/operation"
 	"cadre.dev/core/placement"
 	"cadre.dev/core/policy"
+	"cadre.dev/core/upgrade"
 )
 
 // world is the input of one pass, joined by Slot and put in order. Later code sees the same order for any order of the
@@ -66,6 +67,8 @@ type found struct {
 	// board has the places of the members. turn is the failure domain that is updated now.
 	board once[*places]
 	turn  once[turn]
+	// versions are the versions that Revisions name.
+	versions map[string][]upgrade.Target
 	// proven is the Revision for a new Slot until a member has proven the target.
 	proven once[string]
 }

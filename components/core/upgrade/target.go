@@ -41,6 +41,26 @@ func Targets(spec group.Spec) []Target {
 	return out
 }
 
+// Field is the path of the field that names the version in a spec.
+func Field(spec group.Spec) string {
+	if spec.Workload.Settings[group.SettingVersion] != "" {
+		return "workload.settings[\"" + group.SettingVersion + "\"]"
+	}
+	return "template.compose"
+}
+
+// Named is a member that runs the versions that targets name.
+func Named(targets []Target) (m Member) {
+	for _, t := range targets {
+		if t.Rules.Data {
+			m.Data = t.Version.String()
+		} else {
+			m.Version = t.Version.String()
+		}
+	}
+	return m
+}
+
 // Edit judges the edit of a spec as if each member ran the version that the old spec names.
 func Edit(old, next group.Spec) []Finding {
 	if old.Workload.Kind != next.Workload.Kind {
@@ -51,11 +71,7 @@ func Edit(old, next group.Spec) []Finding {
 	for _, t := range Targets(next) {
 		for _, b := range before {
 			if b.Rules == t.Rules && (b.Version.Known() || t.Version.Known()) {
-				m := Member{Version: b.Version.String()}
-				if t.Rules.Data {
-					m = Member{Data: b.Version.String()}
-				}
-				out = append(out, t.Judge([]Member{m})...)
+				out = append(out, t.Judge([]Member{Named([]Target{b})})...)
 			}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"cadre.dev/client/groupfile"
 	"cadre.dev/compose/lint"
 	"cadre.dev/core/group"
+	"cadre.dev/core/upgrade"
 )
 
 func (a *App) groupCommand() *cobra.Command {
@@ -171,7 +172,7 @@ func compare(cmd *cobra.Command, cl *client.Client, spec group.Spec) (change, er
 		old := stored.Spec
 		old.Normalize()
 		before, out.index = old, stored.Index
-		out.Warnings = append(out.Warnings, group.EditWarnings(old, spec)...)
+		out.Warnings = slices.Concat(out.Warnings, group.EditWarnings(old, spec), upgrade.Texts(upgrade.Edit(old, spec)))
 		out.From = old.Revision()
 	}
 	out.Fields, err = diff.Compare(before, spec)

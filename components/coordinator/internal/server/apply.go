@@ -54,6 +54,11 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 		return nil, err
 	}
 	out := &apiv1.ApplyGroupResponse{Revision: spec.Revision(), Warnings: slices.Concat(group.Warnings(spec), lint.EnvAdvice(spec.Template), pins)}
+	versions, err := c.versionsJudged(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	out.Warnings = append(out.Warnings, versions...)
 	old, index, err := store.ReadRaw(ctx, c.store, store.GroupSpecKey(spec.Name))
 	// A plain KV edit may have left an oversized value. The spec replaces it too.
 	if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrTooLarge) {

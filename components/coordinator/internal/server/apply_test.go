@@ -419,6 +419,37 @@ func TestADryRunWarnsOfSettingsThatPatroniReadsOnce(t *testing.T) {
 	}
 }
 
+// TestAVersionThatCannotOpenTheDiskIsRefused: the disk's version comes from the slot's record. The answer names the
+// field, the reason and the way out. An allowed step is a warning, and so is a step between versions that are named only.
+func TestAVersionThatCannotOpenTheDiskIsRefused(t *testing.T) {
+	a := newAPI(t)
+	ctx := as(t.Context(), operatorToken)
+	with := func(kind, version string) []byte {
+		return changed(t, func(s *group.Spec) {
+			s.Workload = group.Workload{Kind: kind, Settings: map[string]string{"version": version}}
+		})
+	}
+	for _, c := range []struct{ kind, data, from, to, says string }{
+		{group.WorkloadPatroni, "15", "15", "17.2", "PostgreSQL 17.2 cannot open this disk, which PostgreSQL 15 wrote"},
+		{group.WorkloadEtcd, "3.5.0", "3.5.35", "3.7.3", "go to 3.6 first"},
+		{group.WorkloadEtcd, "3.6.0", "3.6.16", "3.5.35", "first run `etcdctl downgrade enable 3.5`"},
+	} {
+		if _, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: with(c.kind, c.from)}); err != nil {
+			t.Fatal(err)
+		}
+		put(a, t, store.SlotKey("pg", "pg-1"), group.SlotRecord{Group: "pg", Slot: "pg-1", Ordinal: 1, VMUUID: "vm", DataFormat: c.data})
+		_, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: with(c.kind, c.to)})
+		if text := fmt.Sprint(err); status.Code(err) != codes.FailedPrecondition || !strings.Contains(text, `VERSION_STEP: workload.settings["version"]: `) || !strings.Contains(text, c.says) || !strings.Contains(text, "(pg-1)") {
+			t.Errorf("%s %s to %s: %v", c.kind, c.from, c.to, err)
+		}
+	}
+	put(a, t, store.SlotKey("pg", "pg-1"), group.SlotRecord{Group: "pg", Slot: "pg-1", Ordinal: 1, VMUUID: "vm", DataFormat: "3.6.0"})
+	out, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: with(group.WorkloadEtcd, "3.7.3"), DryRun: true})
+	if warnings := strings.Join(out.GetWarnings(), "\n"); err != nil || !strings.Contains(warnings, "no_way_back: when the last member runs etcd 3.7") {
+		t.Errorf("an allowed step: %v, %v", warnings, err)
+	}
+}
+
 // A plan names the caller of a rollout that has begun. It names none for a spec that was not
 // applied.
 func TestAPlanNamesNoCallerOfARolloutThatIsNotBegun(t *testing.T) {

@@ -99,6 +99,10 @@ func heldBy(w written, predicate string) string {
 		return "update_policy.most_disruptive_allowed_action"
 	case rollout.HoldLeaderNeedsApproval:
 		return "update_policy.leader"
+	case rollout.HoldIrreversible:
+		return "update_policy.irreversible"
+	case rollout.HoldVersionStep:
+		return "template.compose"
 	case rollout.HoldStepDelay:
 		return "update_policy.step_delay"
 	case rollout.HoldRolloutFailed:

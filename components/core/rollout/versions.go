@@ -1,0 +1,130 @@
+package rollout
+
+import (
+	"maps"
+	"slices"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/core/upgrade"
+)
+
+// targetsOf returns the software of a Revision that rules of version upgrades exist for, once per pass.
+func (w *world) targetsOf(revision string) []upgrade.Target {
+	if known, ok := w.found.versions[revision]; ok {
+		return known
+	}
+	spec := w.specAt(revision)
+	spec.Template = w.templateOf(revision)
+	out := upgrade.Targets(spec)
+	if w.found.versions == nil {
+		w.found.versions = make(map[string][]upgrade.Target)
+	}
+	w.found.versions[revision] = out
+	return out
+}
+
+// versionOf returns what m runs on its disk: by its report, by its record, or else by the Revision at which it was last
+// available. The Revision that it was given proves nothing, because its server may not have started.
+func (w *world) versionOf(m *member) upgrade.Member {
+	out := upgrade.Named(w.targetsOf(m.record.WasAvailableAt))
+	if m.record.WasAvailableAt == "" {
+		out = upgrade.Member{}
+	}
+	out.Slot = m.slot
+	if m.record.DataFormat != "" {
+		out.Data = m.record.DataFormat
+	}
+	if r := m.report; r != nil && r.Version != "" {
+		out.Version = r.Version
+	}
+	if r := m.report; r != nil && r.DataFormat != "" {
+		out.Data = r.DataFormat
+	}
+	return out
+}
+
+// keepData records the version of the data on m's disk, for a group that names versions. The last report counts, not
+// the newest version: a server of the older version may open the disk after a downgrade of the data.
+func (w *world) keepData(m *member) {
+	switch r := m.report; {
+	case !w.spec.RecordsData():
+		m.record.DataFormat = ""
+	case r != nil && r.DataFormat != "":
+		m.record.DataFormat = r.DataFormat
+	}
+}
+
+// holdsOfVersion: a server that certainly cannot run on the disk is not booted.
+func (w *world) holdsOfVersion(c candidate, _ evaluation) []Hold {
+	var holds []Hold
+	for _, t := range w.targetsOf(c.to) {
+		for _, f := range t.Judge([]upgrade.Member{w.versionOf(c.m)}) {
+			if f.Refused {
+				holds = append(holds, hold(HoldVersionStep, "%s", f.Message))
+			}
+		}
+	}
+	return holds
+}
+
+// holdsOfIrreversible: the step after which an older version no longer runs on the data waits for an operator.
+func (w *world) holdsOfIrreversible(c candidate, l evaluation) []Hold {
+	if w.spec.UpdatePolicy.Irreversible == group.IrreversibleAllow {
+		return nil
+	}
+	var holds []Hold
+	for _, t := range w.targetsOf(c.to) {
+		if f, last := t.Irreversible(w.versionOf(c.m), w.versionsWithout(c.m, l.taken)); last {
+			holds = append(holds, hold(HoldIrreversible, "%s; say when, with `cadre instance update %s`", f.Message, c.m.slot))
+		}
+	}
+	return holds
+}
+
+// versionsWithout are the versions of all other members, at the end of their steps.
+func (w *world) versionsWithout(m *member, taken *taken) []upgrade.Member {
+	var out []upgrade.Member
+	for _, o := range w.everyone {
+		if o == m {
+			continue
+		}
+		v := w.versionOf(o)
+		to := ""
+		switch {
+		case o.open != nil && o.open.To != "":
+			to = o.open.To
+		case taken.has(o):
+			to = o.want.revision
+		}
+		if named := upgrade.Named(w.targetsOf(to)); to != "" && named.Version != "" {
+			v.Version = named.Version
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// versionFindings are the findings of all updates that the spec asks for, before any of them begins.
+func (w *world) versionFindings() []upgrade.Finding {
+	moves := make(map[string][]upgrade.Member)
+	other := false
+	for _, m := range w.members {
+		if !w.outdated(m) && (m.open == nil || m.open.Kind != operation.Update) {
+			continue
+		}
+		moves[m.want.revision] = append(moves[m.want.revision], w.versionOf(m))
+		before := w.templateOf(m.observed).Compose
+		other = other || before != "" && len(newImages(before, w.templateOf(m.want.revision).Compose)) > 0
+	}
+	var out []upgrade.Finding
+	for _, revision := range slices.Sorted(maps.Keys(moves)) {
+		for _, t := range w.targetsOf(revision) {
+			out = append(out, t.Judge(moves[revision])...)
+		}
+	}
+	return slices.DeleteFunc(out, func(f upgrade.Finding) bool { return f.Code == upgrade.VersionUnknown && !other })
+}
+
+// VersionFindings returns what the rules of version upgrades say about the updates that the spec asks for.
+func (p *Pass) VersionFindings() []upgrade.Finding { return p.w.versionFindings() }
