@@ -271,7 +271,7 @@ install_consul() {
 install_etcd() {
 	module_binary etcd etcd "$etcd_version" go.etcd.io/etcd/server/v3 "a workload of the end-to-end tests" 2
 	module_binary etcdctl etcd "$etcd_version" go.etcd.io/etcd/etcdctl/v3 "reads its members in those tests" 1
-	module_binary etcd-3.5 etcd35 "$etcd35_version" go.etcd.io/etcd/server/v3 "tests update its members to $etcd_version" 1
+	module_binary etcd35 etcd35 "$etcd35_version" go.etcd.io/etcd/server/v3 "tests update its members to $etcd_version" 1
 }
 
 install_nats() {

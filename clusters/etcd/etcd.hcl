@@ -16,6 +16,11 @@ variable "etcd_image" {
   description = "pinned image with etcd"
 }
 
+variable "etcd_version" {
+  description = "version of etcd in that image: the rollout knows by it which steps work and can be undone"
+  default     = "3.6.16"
+}
+
 variable "release" {
   description = "any text: another one makes another revision"
   default     = "1"
@@ -93,7 +98,9 @@ group "etcd" {
   }
 
   # The members' own ports, 2379 and 2380, follow from the workload.
-  workload "etcd" {}
+  workload "etcd" {
+    version = var.etcd_version
+  }
 
   # /readyz needs seven seconds to say that there is no quorum, /health says so at once. A quota that is reached is left
   # out: the agent reports it, and a check that failed by it would fail the step of the larger quota too.

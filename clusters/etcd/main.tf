@@ -66,7 +66,8 @@ resource "cadre_group" "etcd" {
 
   # The members' own ports, 2379 and 2380, follow from the workload.
   workload {
-    kind = "etcd"
+    kind     = "etcd"
+    settings = { version = var.etcd_version }
   }
 
   preserved_state {

@@ -85,3 +85,9 @@ variable "delete_disks" {
   type        = bool
   default     = false
 }
+
+variable "etcd_version" {
+  description = "Version of etcd in images.etcd. By it a rollout knows which steps work and can be undone."
+  type        = string
+  default     = "3.6.16"
+}

@@ -24,7 +24,7 @@ func (w *world) targetsOf(revision string) []upgrade.Target {
 	return out
 }
 
-// versionOf returns what m runs on its disk: by its report, by its record, or else by the Revision at which it was last
+// versionOf returns the versions that m runs on its disk: by its report, by its record, or else by the Revision at which it was last
 // available. The Revision that it was given proves nothing, because its server may not have started.
 func (w *world) versionOf(m *member) upgrade.Member {
 	out := upgrade.Named(w.targetsOf(m.record.WasAvailableAt))
@@ -126,5 +126,5 @@ func (w *world) versionFindings() []upgrade.Finding {
 	return slices.DeleteFunc(out, func(f upgrade.Finding) bool { return f.Code == upgrade.VersionUnknown && !other })
 }
 
-// VersionFindings returns what the rules of version upgrades say about the updates that the spec asks for.
+// VersionFindings returns the findings of the rules of version upgrades about the updates that the spec asks for.
 func (p *Pass) VersionFindings() []upgrade.Finding { return p.w.versionFindings() }

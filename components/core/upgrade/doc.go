@@ -1,3 +1,3 @@
-// Package upgrade knows what a change of a workload's version costs: allowed steps, versions that need another one
+// Package upgrade knows the cost of a change of a workload's version: allowed steps, versions that need another one
 // first, the point of no return, and the way back. The rules are data (one JSON file per software); Judge is pure.
 package upgrade

@@ -18,7 +18,7 @@ const (
 	VersionFirst Code = "version_first"
 	// DataUnreadable: the server cannot open the disk.
 	DataUnreadable Code = "data_unreadable"
-	// WayBackClosed: the data is newer than the server, and the finding names what has to happen first.
+	// WayBackClosed: the data is newer than the server, and the finding names the command that goes first.
 	WayBackClosed Code = "way_back_closed"
 	// NoWayBack: a step after which the way back needs more than an undo.
 	NoWayBack Code = "no_way_back"
@@ -46,7 +46,7 @@ func (f Finding) String() string {
 	return text
 }
 
-// Member is what one member runs, as its driver reports it; empty: not known.
+// Member has the versions that one member runs, as its driver reports them; empty: not known.
 type Member struct {
 	Slot string
 	// Version of the server, and of the data on its disk.

@@ -26,7 +26,7 @@ func target(t *testing.T, software, to string) Target {
 func TestMeasuredSteps(t *testing.T) {
 	for _, row := range []struct {
 		software, runs, data, to string
-		// want are the codes; "!" marks those that are refused.
+		// want are the codes; "!" marks a refusal.
 		want string
 		says string
 	}{

@@ -11,7 +11,7 @@ import (
 	"cadre.dev/core/version"
 )
 
-// Rules are what is known about the versions of one software.
+// Rules are the facts about the versions of one software.
 type Rules struct {
 	// Software is its name in texts.
 	Software string `json:"software"`
@@ -47,7 +47,7 @@ const (
 	Operator = "operator"
 )
 
-// Step is what is known about the way from one release line to a newer one, and back.
+// Step has the facts about the way from one release line to a newer one, and back.
 type Step struct {
 	// From and To are lines; both empty: any.
 	From string `json:"from,omitempty"`
@@ -55,11 +55,11 @@ type Step struct {
 	// First is the least version of From before the step; FirstWhy is the reason.
 	First    string `json:"first,omitempty"`
 	FirstWhy string `json:"first_why,omitempty"`
-	// NoReturn is the event after which the older version no longer runs on the data; empty: none is known. Lost is what
-	// happens then.
+	// NoReturn is the event after which the older version no longer runs on the data; empty: none is known. Lost is the
+	// loss.
 	NoReturn string `json:"no_return,omitempty"`
 	Lost     string `json:"lost,omitempty"`
-	// Back is what the way back needs after that. BackCertain: without it the older server never starts.
+	// Back is the need of the way back after that. BackCertain: without it the older server never starts.
 	Back        string `json:"back,omitempty"`
 	BackCertain bool   `json:"back_certain,omitempty"`
 	// Note is a fact about the newer version.
@@ -122,7 +122,7 @@ func (r *Rules) isImage(ref string) (v version.Version, is bool) {
 // line is the place of a version's release line among the known ones; -1: unknown.
 func (r *Rules) line(v version.Version) int { return slices.Index(r.Lines, v.Line(r.LineParts)) }
 
-// step returns what is known between two neighbours or any lines; nil: nothing.
+// step returns the facts between two neighbours or any lines; nil: none.
 func (r *Rules) step(older, newer string) *Step {
 	for i := range r.Steps {
 		if s := &r.Steps[i]; s.From == "" || s.From == older && s.To == newer {

@@ -98,7 +98,7 @@ func TestTheUndoOfAMinorUpdateSaysWhyItFails(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts three etcd members")
 	}
-	old := tool(t, "bin/etcd-3.5")
+	old := tool(t, "bin/etcd35")
 	c := etcdServers(t, 13, etcdSetup{})
 	within(t, c.settle, "form", c.healthy)
 	agreed := func(ctx context.Context, minor string) error {

@@ -19,7 +19,7 @@ var clears = map[string]string{
 	"action_not_allowed":      "Allow the action, revert the change, or `cadre instance update SLOT`.",
 	"removal_in_progress":     "Wait.",
 	"leader_needs_approval":   "`cadre instance update SLOT`",
-	"version_step":            "Write the version that the message names, or do first what it names.",
+	"version_step":            "Write the version that the message names, or run the command that it names.",
 	"irreversible_step":       "`cadre instance update SLOT`; before it, `cadre rollout undo GROUP` goes back.",
 	"step_delay":              "Wait; `cadre instance update SLOT` skips the pause.",
 	"update_unfinished":       "Finish with `cadre instance update SLOT`, or leave with `cadre rollout undo GROUP`; the restart follows. A Slot that is kept back gets no update: end the cause.",

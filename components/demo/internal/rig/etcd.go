@@ -51,9 +51,22 @@ func (r *Rig) DeployEtcd(ctx context.Context, n *Narrator, vars ...string) error
 // ApplyEtcd writes the etcd group's spec with the given release, and other variables as
 // "name=value".
 func (r *Rig) ApplyEtcd(ctx context.Context, release string, vars ...string) error {
+	return r.ApplyEtcdOf(ctx, "etcd", release, vars...)
+}
+
+// ApplyEtcdOf is ApplyEtcd with an image of another version of etcd.
+func (r *Rig) ApplyEtcdOf(ctx context.Context, image, release string, vars ...string) error {
 	args := []string{"--var", "release=" + release}
 	for _, v := range vars {
 		args = append(args, "--var", v)
+	}
+	if image != "etcd" {
+		named, err := r.ImageVars(image)
+		if err != nil {
+			return err
+		}
+		args = append(args, "--var", strings.Replace(named[1], image+"_image=", "etcd_image=", 1))
+		return r.applyFile(ctx, "clusters/etcd/etcd.hcl", []string{"agent"}, args...)
 	}
 	return r.applyFile(ctx, "clusters/etcd/etcd.hcl", []string{"agent", "etcd"}, args...)
 }
@@ -109,6 +122,8 @@ type EtcdMember struct {
 	// ID is the member's id in hexadecimal.
 	ID     string
 	Leader bool
+	// Version of its server, and of its data where the server reports one.
+	Version, Data string
 	// Marker is the text that MarkEtcdDisk left; empty when there is none.
 	Marker string
 }
@@ -132,14 +147,16 @@ func (r *Rig) EtcdMemberOf(ctx context.Context, slot string) (EtcdMember, error)
 			Header struct {
 				MemberID uint64 `json:"member_id"`
 			} `json:"header"`
-			Leader uint64 `json:"leader"`
+			Leader         uint64 `json:"leader"`
+			Version        string `json:"version"`
+			StorageVersion string `json:"storageVersion"`
 		} `json:"Status"`
 	}
 	if err := json.Unmarshal([]byte(out), &answers); err != nil || len(answers) != 1 {
 		return EtcdMember{}, errors.Join(fmt.Errorf("read what etcd of %s said: %q", slot, tail(out, 200)), err)
 	}
 	status := answers[0].Status
-	m := EtcdMember{ID: strconv.FormatUint(status.Header.MemberID, 16), Leader: status.Leader == status.Header.MemberID}
+	m := EtcdMember{ID: strconv.FormatUint(status.Header.MemberID, 16), Leader: status.Leader == status.Header.MemberID, Version: status.Version, Data: status.StorageVersion}
 	marker, err := r.Exec(ctx, r.PlatformName(slot), "etcd", "sh", "-c", `cat "$0" 2>/dev/null || true`, etcdMarker)
 	m.Marker = strings.TrimSpace(marker)
 	return m, err
