@@ -67,6 +67,9 @@ func (t Target) Judge(members []Member) []Finding {
 	var out []Finding
 	for _, m := range members {
 		for _, f := range t.judge(m) {
+			if f.Refused && t.tagged {
+				f.Message += "; the version is that of the image's tag: if its server is of another one, set `version` in the workload block"
+			}
 			at := slices.IndexFunc(out, func(o Finding) bool { return o.Code == f.Code && o.Message == f.Message })
 			if at < 0 {
 				at, out = len(out), append(out, f)

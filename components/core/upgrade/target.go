@@ -11,6 +11,8 @@ type Target struct {
 	// Version is unknown if the spec names none. Image is the reference of the software's image; empty: none is known.
 	Version version.Version
 	Image   string
+	// tagged: the tag of the image names the version, and the setting could name another one.
+	tagged bool
 }
 
 // Targets returns the software of a spec's workload that rules exist for. The setting `version` of the workload names
@@ -27,12 +29,13 @@ func Targets(spec group.Spec) []Target {
 		t := Target{Rules: r}
 		for _, i := range images {
 			if v, is := r.isImage(i.Image); is {
-				t.Image, t.Version = i.Image, v
+				t.Image, t.Version, t.tagged = i.Image, v, r.Setting
 				break
 			}
 		}
 		if set := spec.Workload.Settings[group.SettingVersion]; r.Setting && set != "" {
 			t.Version, _ = version.Parse(set)
+			t.tagged = false
 		}
 		if t.Image != "" || r.Setting {
 			out = append(out, t)

@@ -51,7 +51,7 @@ func TestAMinorVersionGoesUpAndBackUnderLoad(t *testing.T) {
 	s.n.Say("up to %s again, and past the point of no return", newerEtcd)
 	s.must("apply it", s.atVersion(ctx, "etcd", newerEtcd))
 	last := s.awaitLast(ctx)
-	_, err = s.Cadre(ctx, "instance", "update", last, "--reason", "the backup is there", "--wait", "--timeout", "2m")
+	_, err = s.Cadre(ctx, "instance", "update", last, "--reason", "the backup is there")
 	s.must("let "+last+" pass", err)
 	_, err = s.Follow(ctx, rig.Etcd, s.n.Rollout)
 	s.must("roll", err)
