@@ -11,8 +11,8 @@ import (
 	"cadre.dev/demo/internal/rig"
 )
 
-// upgradeLimit bounds the whole test; an idle machine needs a third of it.
-const upgradeLimit = 5 * time.Minute
+// upgradeLimit bounds the whole test; an idle machine needs a sixth of it.
+const upgradeLimit = 9 * time.Minute
 
 // The releases of the two images.
 const newerEtcd, olderEtcd = "3.6.16", "3.5.35"
