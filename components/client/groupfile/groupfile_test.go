@@ -135,6 +135,10 @@ group "postgres" {
     session_write = true
   }
   stopped = true
+  gate "balancer" {
+    on  = ["step", "remove"]
+    per = "slot"
+  }
 }
 `
 

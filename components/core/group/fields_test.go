@@ -60,6 +60,7 @@ func TestTheReferenceListsTheDefaults(t *testing.T) {
 		HealthChecks:   []HealthCheck{{HTTP: &HTTPCheck{}}},
 		Backends:       []Backend{{}},
 		Secrets:        []Secret{{}},
+		Gates:          []Gate{{}},
 	}
 	s.Normalize()
 	set := make(map[string]string)

@@ -48,6 +48,9 @@ func (s *Spec) Normalize() {
 	for i := range s.Secrets {
 		s.Secrets[i].normalize()
 	}
+	for i := range s.Gates {
+		s.Gates[i].normalize()
+	}
 }
 
 // sortBlocks orders hooks and checks, so that a move within the file makes no other Revision. Only
@@ -88,6 +91,7 @@ func (s Spec) clone() Spec {
 	}
 	s.Backends = slices.Clone(s.Backends)
 	s.Secrets = slices.Clone(s.Secrets)
+	s.Gates = slices.Clone(s.Gates)
 	return s
 }
 

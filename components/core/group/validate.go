@@ -40,6 +40,7 @@ func (v *validator) all(s Spec) error {
 	v.instances(s)
 	v.healing(s)
 	v.secrets(s)
+	v.gates(s)
 	v.leaks(s)
 	if len(v.problems) == 0 {
 		return nil
