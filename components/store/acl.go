@@ -28,12 +28,13 @@ var Roles = []Role{RoleView, RoleOperate, RoleApprove, RoleAdmin}
 // are admin's alone. Consul's rules treat a deletion as a write. A record whose deletion loosens
 // admission is therefore approve's.
 var writers = map[string]Role{
-	"groups/<group>/spec":              RoleOperate,
-	"control/pause/<group>":            RoleOperate,
-	"control/freeze/<scope>":           RoleOperate,
-	"control/drain/<slot>":             RoleOperate,
-	"control/protect/<slot>":           RoleOperate,
-	"control/exclude/<slot>":           RoleOperate,
+	"groups/<group>/spec":         RoleOperate,
+	"control/pause/<group>":       RoleOperate,
+	"control/freeze/<scope>":      RoleOperate,
+	"control/drain/<slot>":        RoleOperate,
+	"control/protect/<slot>":      RoleOperate,
+	"control/exclude/<slot>":      RoleOperate,
+	"control/gate/<group>/<gate>": RoleOperate, "control/gate/<group>/<gate>/<slot>": RoleOperate,
 	"control/queue/<id>":               RoleOperate,
 	"control/delete/<group>":           RoleOperate,
 	"control/delete-disks/<group>":     RoleOperate,
@@ -114,8 +115,11 @@ func RoleRules(prefix string, role Role, groups, existing []string) string {
 
 const specPattern = "groups/<group>/spec"
 
+// rule writes a rule once: two patterns may have the same prefix.
 func rule(b *strings.Builder, resource, key, policy string) {
-	fmt.Fprintf(b, "%s %q { policy = %q }\n", resource, key, policy)
+	if line := fmt.Sprintf("%s %q { policy = %q }\n", resource, key, policy); !strings.Contains(b.String(), line) {
+		b.WriteString(line)
+	}
 }
 
 // groupRule writes the rule that opens the records of one pattern for one group.

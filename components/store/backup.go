@@ -65,7 +65,7 @@ var backedUp = map[string]bool{
 	"revisions/<digest>": true, "app-compose/<hash>": true, "slots/<group>/<slot>": true, "addresses/<group>": true, "routes/<route>": true,
 	"servicemesh/<group>": true, "operations/<id>": true, "rollouts/<id>": true, "policy/slots/<slot>": true, "policy/groups/<group>": true,
 	TCBLedgerKey: true, "decisions/<slot>": true, "machines/<slot>": true, "collateral/<fmspc>": true, "control/pause/<group>": true, "control/freeze/<scope>": true,
-	"control/drain/<slot>": true, "control/protect/<slot>": true, "control/exclude/<slot>": true, "control/approvals/<revision>": true,
+	"control/drain/<slot>": true, "control/protect/<slot>": true, "control/exclude/<slot>": true, "control/gate/<group>/<gate>": true, "control/gate/<group>/<gate>/<slot>": true, "control/approvals/<revision>": true,
 	"control/revocations/<revocation>": true, "control/floor/<scope>": true, "control/tcb-exceptions/<id>": true, "control/collateral/<fmspc>": true,
 	"control/require-approval": true, "control/operators/<operator>": true, "audit/<number>": true, AuditHeadKey: true, "secrets/<group>/<secret>": true, "control/recover": true, TermKey: true, StateKey: true,
 }

@@ -20,7 +20,7 @@ func keyFor(t testing.TB, kind store.Kind) string {
 	parts := strings.Split(kind.Pattern, "/")
 	for i, part := range parts {
 		switch part {
-		case "<group>", "<route>", "<secret>", "<slot>":
+		case "<gate>", "<group>", "<route>", "<secret>", "<slot>":
 			parts[i] = "pg"
 		case "<digest>", "<id>", "<revision>":
 			parts[i] = strings.Repeat("a", 32)

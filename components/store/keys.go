@@ -144,10 +144,17 @@ func NonceKey(n string) string { return key("admission", "nonces", nonce(n)) }
 func CollateralKey(fmspc string) string { return key("collateral", segment(fmspcGrammar, fmspc)) }
 
 // OverrideKey is the operator's override of a kind. scope is its group or Slot; a freeze can have
-// Everywhere.
+// Everywhere, and a gate has GateScope's form.
 func OverrideKey(kind OverrideKind, scope string) string {
-	if kind == OverrideFreeze {
+	switch kind {
+	case OverrideFreeze:
 		return key("control", string(kind), segment(scopeGrammar, scope))
+	case OverrideGate:
+		if _, _, _, ok := GateScope(scope); !ok {
+			return badMark + strconv.Quote(scope[:min(len(scope), 80)])
+		}
+		return key("control", string(kind), scope)
+	case OverridePause, OverrideDrain, OverrideProtect, OverrideExclude:
 	}
 	return key("control", string(kind), name(scope))
 }

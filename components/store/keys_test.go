@@ -11,30 +11,32 @@ import (
 
 func TestKeyBuildersMatchTheTable(t *testing.T) {
 	for pattern, key := range map[string]string{
-		"groups/<group>/spec":          store.GroupSpecKey("pg"),
-		"groups/<group>/status":        store.GroupStatusKey("pg"),
-		"groups/<group>/slots/<slot>":  store.SlotStatusKey("pg", "pg-0"),
-		"revisions/<digest>":           store.RevisionKey("sha256:00ff"),
-		"app-compose/<hash>":           store.AppComposeKey(strings.Repeat("0f", 32)),
-		"slots/<group>/<slot>":         store.SlotKey("pg", "pg-0"),
-		"routes/<route>":               store.RouteKey("pg-master"),
-		"servicemesh/<group>":          store.ServiceMeshKey("pg"),
-		"addresses/<group>":            store.AddressesKey("pg"),
-		"operations/<id>":              store.OperationKey("01J8Z3-pg-0"),
-		"rollouts/<id>":                store.RolloutKey("pg.7"),
-		"policy/slots/<slot>":          store.SlotPolicyKey("pg-0"),
-		"admissions/<slot>":            store.AdmissionKey("pg-0"),
-		"refusals/<slot>":              store.RefusalKey("pg-0"),
-		"proofs/<slot>":                store.ProofKey("pg-0"),
-		"admission/nonces/<nonce>":     store.NonceKey("00112233445566778899aabbccddeeff"),
-		"control/pause/<group>":        store.OverrideKey(store.OverridePause, "pg"),
-		"control/freeze/<scope>":       store.OverrideKey(store.OverrideFreeze, store.Everywhere),
-		"control/queue/<id>":           store.QueueKey("f81d4fae-7dec-11d0-a765-00a0c91e6bf6"),
-		"control/delete/<group>":       store.DeleteGroupKey("pg"),
-		"control/delete-disks/<group>": store.DeleteDisksKey("pg"),
-		"control/adopt/<group>":        store.AdoptKey("pg"),
-		"lease/coordinator":            store.LeaseKey,
-		"lease/term":                   store.TermKey,
+		"groups/<group>/spec":                store.GroupSpecKey("pg"),
+		"groups/<group>/status":              store.GroupStatusKey("pg"),
+		"groups/<group>/slots/<slot>":        store.SlotStatusKey("pg", "pg-0"),
+		"revisions/<digest>":                 store.RevisionKey("sha256:00ff"),
+		"app-compose/<hash>":                 store.AppComposeKey(strings.Repeat("0f", 32)),
+		"slots/<group>/<slot>":               store.SlotKey("pg", "pg-0"),
+		"routes/<route>":                     store.RouteKey("pg-master"),
+		"servicemesh/<group>":                store.ServiceMeshKey("pg"),
+		"addresses/<group>":                  store.AddressesKey("pg"),
+		"operations/<id>":                    store.OperationKey("01J8Z3-pg-0"),
+		"rollouts/<id>":                      store.RolloutKey("pg.7"),
+		"policy/slots/<slot>":                store.SlotPolicyKey("pg-0"),
+		"admissions/<slot>":                  store.AdmissionKey("pg-0"),
+		"refusals/<slot>":                    store.RefusalKey("pg-0"),
+		"proofs/<slot>":                      store.ProofKey("pg-0"),
+		"admission/nonces/<nonce>":           store.NonceKey("00112233445566778899aabbccddeeff"),
+		"control/pause/<group>":              store.OverrideKey(store.OverridePause, "pg"),
+		"control/freeze/<scope>":             store.OverrideKey(store.OverrideFreeze, store.Everywhere),
+		"control/gate/<group>/<gate>":        store.OverrideKey(store.OverrideGate, "pg/balancer"),
+		"control/gate/<group>/<gate>/<slot>": store.OverrideKey(store.OverrideGate, "pg/balancer/pg-0"),
+		"control/queue/<id>":                 store.QueueKey("f81d4fae-7dec-11d0-a765-00a0c91e6bf6"),
+		"control/delete/<group>":             store.DeleteGroupKey("pg"),
+		"control/delete-disks/<group>":       store.DeleteDisksKey("pg"),
+		"control/adopt/<group>":              store.AdoptKey("pg"),
+		"lease/coordinator":                  store.LeaseKey,
+		"lease/term":                         store.TermKey,
 	} {
 		kind, err := store.KindOf(key)
 		if err != nil || kind.Pattern != pattern {
@@ -53,6 +55,7 @@ func TestINP07_KeyBuildersRefuseBadSegments(t *testing.T) {
 			"SlotStatusKey group": store.SlotStatusKey(bad, "pg-0"), "SlotStatusKey slot": store.SlotStatusKey("pg", bad),
 			"SlotPolicyKey": store.SlotPolicyKey(bad), "AdmissionKey": store.AdmissionKey(bad),
 			"RefusalKey": store.RefusalKey(bad), "PauseKey": store.OverrideKey(store.OverridePause, bad), "NonceKey": store.NonceKey(bad),
+			"GateKey group": store.OverrideKey(store.OverrideGate, bad+"/balancer"), "GateKey": store.OverrideKey(store.OverrideGate, "pg/"+bad), "GateKey slot": store.OverrideKey(store.OverrideGate, "pg/balancer/"+bad), "SlotGateKey": store.OverrideKey(store.OverrideGate, "pg/"+bad+"/pg-0"),
 		} {
 			if err := store.CheckKey(key); !errors.Is(err, store.ErrBadKey) {
 				t.Errorf("%s(%q) = %q: got %v, want %v", name, bad, key, err, store.ErrBadKey)
@@ -87,7 +90,7 @@ func TestBadSegmentIsNamed(t *testing.T) {
 func TestNoKeyMatchesTwoRows(t *testing.T) {
 	for _, kind := range store.Records {
 		key := strings.NewReplacer("<group>", "a", "<slot>", "a", "<route>", "a", "<id>", "a", "<digest>", "a", "<hash>", strings.Repeat("0a", 32),
-			"<nonce>", "00112233445566778899aabbccddeeff", "<revision>", "a", "<revocation>", "instance-a", "<scope>", "_all", "<fmspc>", "00112233aabb", "<secret>", "a", "<number>", "000000000001", "<operator>", "a", "<sha256>", strings.Repeat("0f", 32)).Replace(kind.Pattern)
+			"<nonce>", "00112233445566778899aabbccddeeff", "<revision>", "a", "<revocation>", "instance-a", "<scope>", "_all", "<fmspc>", "00112233aabb", "<secret>", "a", "<gate>", "a", "<number>", "000000000001", "<operator>", "a", "<sha256>", strings.Repeat("0f", 32)).Replace(kind.Pattern)
 		matches := 0
 		for _, other := range store.Records {
 			if other.Matches(key) {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"cadre.dev/core/group"
@@ -21,11 +22,14 @@ const (
 	OverrideProtect OverrideKind = "protect"
 	// OverrideExclude leaves a Slot out of rollouts, of healing, or of both.
 	OverrideExclude OverrideKind = "exclude"
+	// OverrideGate opens or closes a gate of a group's spec. Its scope is <group>/<gate>, or
+	// <group>/<gate>/<slot> for a gate per Slot.
+	OverrideGate OverrideKind = "gate"
 )
 
-// OverrideKinds returns all kinds. The first two concern a group, the others a Slot.
+// OverrideKinds returns all kinds.
 func OverrideKinds() []OverrideKind {
-	return append([]OverrideKind{OverridePause, OverrideFreeze}, SlotOverrides()...)
+	return append([]OverrideKind{OverridePause, OverrideFreeze, OverrideGate}, SlotOverrides()...)
 }
 
 // SlotOverrides returns the kinds whose scope is a Slot.
@@ -40,6 +44,9 @@ func (k OverrideKind) OfSlot() bool { return slices.Contains(SlotOverrides(), k)
 // false when scope is not a valid Slot name.
 func (k OverrideKind) Group(scope string) (name string, ok bool) {
 	switch {
+	case k == OverrideGate:
+		name, _, _, ok = GateScope(scope)
+		return name, ok
 	case k.OfSlot():
 		name, _, err := group.ParseSlot(scope)
 		return name, err == nil
@@ -49,6 +56,19 @@ func (k OverrideKind) Group(scope string) (name string, ok bool) {
 	return scope, true
 }
 
+// GateScope splits the scope of a gate's override; slot is empty for a gate per group. ok is false
+// when scope names no gate.
+func GateScope(scope string) (of, gate, slot string, ok bool) {
+	of, rest, _ := strings.Cut(scope, "/")
+	gate, slot, perSlot := strings.Cut(rest, "/")
+	ok = nameGrammar.MatchString(of) && nameGrammar.MatchString(gate)
+	if perSlot {
+		slotOf, _, err := group.ParseSlot(slot)
+		ok = ok && err == nil && slotOf == of
+	}
+	return of, gate, slot, ok
+}
+
 // Prefix is the common prefix of the keys of all overrides of the kind.
 func (k OverrideKind) Prefix() string { return ControlPrefix + string(k) + "/" }
 
@@ -56,7 +76,12 @@ func (k OverrideKind) Prefix() string { return ControlPrefix + string(k) + "/" }
 // Until has not passed. The key has its kind and its group or Slot.
 type Override struct {
 	// From lists the activities that an exclusion covers, `rollout` or `healing`; empty: both.
-	From   []string  `json:"from,omitempty"`
+	From []string `json:"from,omitempty"`
+	// State of a gate, `open` or `closed`. Any other text counts as closed.
+	State string `json:"state,omitempty"`
+	// Ticket of the step for which a gate per Slot is open, as the plan shows it. The override is about
+	// no other step.
+	Ticket string    `json:"ticket,omitempty"`
 	Reason string    `json:"reason"`
 	By     string    `json:"by"`
 	At     time.Time `json:"at"`

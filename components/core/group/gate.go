@@ -33,7 +33,7 @@ const (
 // maxGates bounds the gates of a group.
 const maxGates = 16
 
-// Gate is a named switch that somebody outside of the cluster opens and closes. It is not part of
+// Gate is a named switch that an operator or a program opens and closes. It is not part of
 // the Revision.
 type Gate struct {
 	// Name of the gate, unique in the group.

@@ -41,7 +41,7 @@ type Spec struct {
 	ConsulPermissions ConsulPermissions `json:"consul_permissions,omitzero"`
 	// Secrets that the group's Slots get as files in memory.
 	Secrets []Secret `json:"secret,omitempty"`
-	// Gates hold work until somebody outside of the cluster opens them. They are not part of the Revision.
+	// Gates hold work until an operator or a program opens them. They are not part of the Revision.
 	Gates []Gate `json:"gate,omitempty"`
 	// NotSecret names entries of env, meta and settings that look like secrets but
 	// are none; without it they are refused (SECRET_IN_SPEC).
