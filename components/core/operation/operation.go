@@ -122,6 +122,8 @@ type Operation struct {
 	Way    Way    `json:"way,omitzero"`
 	Before Before `json:"before,omitzero"`
 	Set    Set    `json:"set,omitzero"`
+	// Ticket names the step for the group's gates per Slot; empty: the group has none for such a step.
+	Ticket string `json:"ticket,omitempty"`
 	// Transfer is the planned hand-over, if the Slot leads.
 	Transfer *Transfer  `json:"transfer,omitempty"`
 	Call     Call       `json:"call,omitzero"`

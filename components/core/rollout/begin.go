@@ -43,6 +43,7 @@ func (p *Plan) Begin(a Action, term uint64, now time.Time) (op operation.Operati
 		Before:   a.Before,
 		Way:      a.Way,
 		Set:      a.Set,
+		Ticket:   a.Ticket,
 	}.Begun(a.DrainWithin, now)
 	if a.Retarget != nil {
 		op = a.Retarget.Retarget(op)

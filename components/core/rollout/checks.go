@@ -26,7 +26,7 @@ func (w *world) holdsOf(c candidate, taken *taken) []Hold {
 
 // predicates are all the rules, in the order of their reported reasons.
 var predicates = []predicate{
-	{names: []string{HoldNotApproved, HoldBelowFloor, HoldRevoked}, only: notDelete, check: (*world).holdsOfGate,
+	{names: []string{HoldNotApproved, HoldBelowFloor, HoldRevoked}, only: notDelete, check: (*world).holdsOfPolicy,
 		once: "the policy is judged again, by hash, when the Revision is allowed"},
 	{names: []string{HoldIncomplete}, check: (*world).holdsOfBlindness},
 	{names: []string{HoldPaused, HoldFrozen}, check: (*world).holdsOfSwitches,
@@ -35,6 +35,8 @@ var predicates = []predicate{
 		once: "a stop of the group makes the Operation unwanted"},
 	{names: []string{HoldStopOrder}, only: []operation.Kind{operation.Stop}, check: (*world).holdsOfStop,
 		once: "a stop that began goes on"},
+	{names: []string{HoldGateClosed}, stops: true, only: notDrain, check: (*world).holdsOfGates,
+		once: "a gate that closes calls the Operation off"},
 	{names: []string{HoldDrained}, only: notDrain, check: (*world).holdsOfDrain,
 		once: "a drain calls the Operation off"},
 	{names: []string{HoldProtected}, from: disruptive, check: (*world).holdsOfProtection,

@@ -136,7 +136,7 @@ func (w *world) inProgress() []Action {
 		actions = append(actions, Action{
 			Slot: m.slot, Ordinal: m.ordinal, Kind: op.Kind, Actor: op.Actor, Request: op.Request, From: op.From, To: op.To, Execute: true,
 			Operation: op.ID, Phase: op.Phase, Transfer: op.Transfer, Way: op.Way, Before: op.Before,
-			CVM: op.CVM, Set: op.Set, Attempt: op.Attempt, Extra: m.record.Extra,
+			CVM: op.CVM, Set: op.Set, Attempt: op.Attempt, Extra: m.record.Extra, Ticket: op.Ticket,
 		})
 	}
 	return actions
@@ -168,7 +168,7 @@ func (w *world) action(c candidate) Action {
 	if a.From == "" || m.pendingBoot.To == "" && m.awaitsBoot() {
 		a.From = m.record.Assigned // the Boot that proved the other Revision is gone, by a step of the Slot
 	}
-	a.Attempt = 1 + w.attempts(m, c.to)
+	a.Attempt, a.Ticket = 1+w.attempts(m, c.to), w.ticketOf(c)
 	a.Set.Joins, a.Extra = w.joins(c), m.record.Extra
 	if c.kind == operation.Create {
 		a.From = ""

@@ -103,6 +103,9 @@ func (w *world) wake(actions []Action) (at, clock time.Time) {
 		}
 	}
 	ends(w.obs.overrides())
+	for _, word := range w.obs.Gates {
+		sooner(word.Until)
+	}
 	for _, m := range w.everyone {
 		if m.ready {
 			sooner(m.record.AvailableSince.Add(minReady))

@@ -8,9 +8,9 @@ import (
 	"cadre.dev/core/policy"
 )
 
-// holdsOfGate holds a step to a Revision that admission would refuse. Its Boot could not come back, and the step
+// holdsOfPolicy holds a step to a Revision that admission would refuse. Its Boot could not come back, and the step
 // would only be an outage.
-func (w *world) holdsOfGate(c candidate, _ evaluation) []Hold {
+func (w *world) holdsOfPolicy(c candidate, _ evaluation) []Hold {
 	d := w.gate(c.to)
 	if d.Allowed && (c.kind == operation.Update || c.kind == operation.Create || c.kind == operation.Replace) {
 		d = JudgeEnv(w.spec, w.rec.Policy, c.m.record, c.to, w.templateOf(c.to))

@@ -17,6 +17,8 @@ const (
 	HoldGroupStopped = "group_stopped"
 	// HoldStopOrder: another member of the group is stopped first.
 	HoldStopOrder = "stop_order"
+	// HoldGateClosed: a gate of the spec is closed (R150).
+	HoldGateClosed = "gate_closed"
 	// HoldProtected: an operator protects the Slot from disruptive steps (R139).
 	HoldProtected = "protected"
 	// HoldDrained: an operator drained the Slot, and the planner leaves it alone (R139).

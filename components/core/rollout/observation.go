@@ -105,6 +105,8 @@ type Observation struct {
 	Orphans []string
 	// Pause and Freeze are an operator's overrides in force on the group, or nil.
 	Pause, Freeze *Override
+	// Gates are the words about gates of the group in force, by gate, or by gate/slot for a gate per Slot.
+	Gates map[string]*Override
 	// Requests of operators about Slots and Operations of this group.
 	Requests []Request
 	// Deletion is set while an operator wants the whole group deleted.
@@ -301,6 +303,8 @@ type Override struct {
 	Group string
 	// Excludes is the kind of work that an exclusion withholds from the Slot.
 	Excludes group.Exclusion
+	// State and Ticket belong to a word about a gate, as in its record.
+	State, Ticket string
 }
 
 // Deletion is an operator's request to delete the whole group.

@@ -43,6 +43,9 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 		return f
 	}
 	w.addSeen(&f, m)
+	if closed := w.gatesStop(m, op); closed != "" && !f.Paused {
+		f.Paused, f.PausedBy = true, closed
+	}
 	if op.Actor == operation.ActorHealing {
 		f.Limits.Service = min(f.Limits.Service, f.Limits.Healthy)
 	}

@@ -68,6 +68,8 @@ type Action struct {
 	DrainWithin time.Duration `json:"-"`
 	// Attempt counts the Operations of this Slot towards To in this rollout, from 1.
 	Attempt int `json:"attempt,omitempty"`
+	// Ticket names the step for gates per Slot; empty: no such gate holds it.
+	Ticket string `json:"ticket,omitempty"`
 	// Retarget is the open Operation that this Action gives another desired state (R105); nil: the Action gets an
 	// Operation of its own.
 	Retarget *operation.Operation `json:"-"`

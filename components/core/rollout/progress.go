@@ -235,17 +235,21 @@ func (w *world) waitsForDecision() bool {
 }
 
 // endedByWord are the holds that only the workload's or an operator's permission ends, after any time.
-var endedByWord = []string{HoldMayDisrupt, HoldBusy, HoldLeaderNeedsApproval, HoldVersionStep, HoldIrreversible, HoldInterruption, HoldProtected, HoldDrained}
+var endedByWord = []string{HoldMayDisrupt, HoldBusy, HoldLeaderNeedsApproval, HoldVersionStep, HoldIrreversible, HoldInterruption, HoldProtected, HoldDrained, HoldGateClosed}
 
 // waitsForWord: each outdated Slot waits only for such a permission, or for another Slot that does. No other Slot is
 // in trouble. A leader's step follows all other steps, and a step of another failure domain follows those of the first.
 func (w *world) waitsForWord() bool {
-	if slices.ContainsFunc(w.tally.notAvailable, func(m *member) bool { return !m.keptByHand() }) {
+	if slices.ContainsFunc(w.tally.notAvailable, func(m *member) bool { return !m.keptByHand() && !w.awaitsGate(m) }) {
 		return false
 	}
 	byWord := func(h Hold) bool { return slices.Contains(endedByWord, h.Predicate) }
 	first := false
 	for _, m := range w.tally.outdated {
+		if w.awaitsGate(m) {
+			first = true
+			continue
+		}
 		holds := w.holdsOf(w.rollsTo(m), &taken{})
 		last := slices.ContainsFunc(holds, func(h Hold) bool { return h.Predicate == HoldLeaderLast || h.Predicate == HoldDomain })
 		if !last && !slices.ContainsFunc(holds, byWord) {

@@ -27,6 +27,7 @@ import (
 //	     member away while it works
 //	placement  a hard rule is never broken, and a node that does not answer gets no CVM
 //	R147 only a group with `stopped = true` is stopped, and the leader last
+//	R150 nothing begins, and no first call is made, behind a closed gate
 //	I22  the same input in another order gives the same plan, and a held Action says why
 type checker struct {
 	w     *world
@@ -91,6 +92,8 @@ func (k *checker) plan(spec group.Spec, rec rollout.Records, obs rollout.Observa
 // begun checks an Operation while it is recorded.
 func (k *checker) begun(a rollout.Action, op operation.Operation, rec rollout.Records) {
 	k.begins = append(k.begins, fmt.Sprintf("%s %s", op.Kind, op.Slot))
+	k.gated("the begin", op)
+	k.ticketed(op)
 	c := k.w.of(op.Slot)
 	failed := func(r *operation.Rollout) bool {
 		return r != nil && r.ID == op.Rollout && r.State == operation.FailedState
@@ -126,6 +129,9 @@ func (k *checker) begun(a rollout.Action, op operation.Operation, rec rollout.Re
 // called checks a call that is about to be made.
 func (k *checker) called(op operation.Operation, e operation.Effect) {
 	k.calls = append(k.calls, fmt.Sprintf("%s %s", e.Call, op.Slot))
+	if e.Number == 1 {
+		k.gated("the first call", op)
+	}
 	stored := k.c.store.operations[op.ID]
 	if stored.Phase != operation.Acting || stored.Call.Number != e.Number {
 		k.broke("I18: call %d for %s is made while the record says %s, %d calls", e.Number, op.Slot, stored.Phase, stored.Call.Number)

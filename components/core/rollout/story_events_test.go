@@ -174,6 +174,9 @@ func operatorEvents() []event {
 		{"operator protects SLOT(?: for TIME)?", func(s *story, arg []string) error {
 			return s.override(&s.c.protects, arg[0], arg[1], "a report runs on it")
 		}},
+		{"operator opens gate WORD(?: of SLOT)?(?: for TIME)?", func(s *story, arg []string) error { return s.speak(group.GateOpen, arg[0], arg[1], arg[2]) }},
+		{"operator closes gate WORD(?: of SLOT)?(?: for TIME)?", func(s *story, arg []string) error { return s.speak(group.GateClosed, arg[0], arg[1], arg[2]) }},
+		{"operator removes the gates", func(s *story, _ []string) error { s.c.spec.Gates = nil; return nil }},
 		{"operator excludes SLOT(?: from WORD)?(?: for TIME)?", func(s *story, arg []string) error {
 			err := s.override(&s.c.excludes, arg[0], arg[2], "it is measured")
 			s.c.excludes[arg[0]].Excludes = group.ExclusionOf(strings.Fields(arg[1]))

@@ -23,6 +23,7 @@ func TestR70_PropertyStoriesOfEverythingAtOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		s.drawGates(t)
 		for range rapid.IntRange(1, 12).Draw(t, "events") {
 			s.disturb(t)
 			for range rapid.IntRange(1, 30).Draw(t, "passes") {
@@ -71,6 +72,7 @@ func (s *story) disturb(t *rapid.T) {
 		"operator drains " + slot, "operator drains " + slot + " for 1m", "operator undrains " + slot,
 		"operator protects " + slot, "operator unprotects " + slot,
 		"operator excludes " + slot, "operator excludes " + slot + " from healing for 1m", "operator includes " + slot,
+		"operator opens gate alarm", "operator closes gate alarm", "operator closes gate alarm for 1m", "operator opens gate balancer of " + slot,
 		"revision B is broken", "revision B works",
 		"the platform's list does not answer", "the platform's list answers again",
 		"platform answers 500 to the next call of " + slot + ", without effect",
@@ -98,7 +100,7 @@ func (s *story) disturb(t *rapid.T) {
 
 // calm ends all disturbances.
 func (s *story) calm(t *rapid.T) {
-	lines := []string{"host host-0 answers again", "host host-1 answers again", "operator resumes the group", "operator starts the group", "revision B works", "the platform's list answers again", "the leader changes", "operator wants revision D"}
+	lines := []string{"operator removes the gates", "host host-0 answers again", "host host-1 answers again", "operator resumes the group", "operator starts the group", "revision B works", "the platform's list answers again", "the leader changes", "operator wants revision D"}
 	for _, slot := range s.c.spec.Members() {
 		lines = append(lines, "operator undrains "+slot, "operator unprotects "+slot, "operator includes "+slot, "calls of "+slot+" succeed again", "hooks of "+slot+" are content")
 		if c := s.w.of(slot); c != nil {

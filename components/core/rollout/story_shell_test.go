@@ -35,6 +35,7 @@ type coordinator struct {
 	drains   map[string]*rollout.Override
 	protects map[string]*rollout.Override
 	excludes map[string]*rollout.Override
+	gates    map[string]*rollout.Override
 	deleting *rollout.Deletion
 	givenUp  []string
 	// refused are the Revisions that the platform would refuse, with its message.
@@ -98,7 +99,7 @@ func (c *coordinator) next(end time.Time) time.Time {
 // observe makes a complete observation, by the coordinator's clock.
 func (c *coordinator) observe() rollout.Observation {
 	obs := rollout.Observation{Platform: rollout.Source{Known: !c.w.blind}, Records: rollout.Source{Known: true}, At: c.clock(),
-		Pause: c.pause, Freeze: c.freeze, Requests: slices.Clone(c.store.requests), Deletion: c.deleting, DeleteDisks: c.givenUp, Refused: c.refused}
+		Pause: c.pause, Freeze: c.freeze, Gates: maps.Clone(c.gates), Requests: slices.Clone(c.store.requests), Deletion: c.deleting, DeleteDisks: c.givenUp, Refused: c.refused}
 	obs.Nodes, obs.Others = slices.Clone(c.w.nodes), slices.Clone(c.w.others)
 	for i, r := range obs.Requests {
 		for _, op := range c.store.operations {

@@ -152,6 +152,13 @@ func (s *story) option(text string) error {
 		p.Interruption = value
 	case "disk":
 		s.c.spec.PreservedState.Disk = value
+	case "gate":
+		name, rest, _ := strings.Cut(value, " on ")
+		work, rest, _ := strings.Cut(rest, " per ")
+		per, state, _ := strings.Cut(rest, " default ")
+		s.c.spec.Gates = append(s.c.spec.Gates, group.Gate{Name: name, On: strings.Fields(work), Per: per, Default: state})
+		s.c.spec.Normalize()
+		return group.Validate(s.c.spec)
 	case "hosts":
 		s.w.hosts = number
 		return notNumber
@@ -340,7 +347,7 @@ func (s *story) named(text string) string {
 		name := s.w.name(digest)
 		text = strings.ReplaceAll(strings.ReplaceAll(text, digest, name), digest[:8], name)
 	}
-	return text
+	return tickets.ReplaceAllString(text, "--ticket TICKET")
 }
 
 // recorded ends a block: its events, and the resulting state.

@@ -103,6 +103,8 @@ func heldBy(w written, predicate string) string {
 		return "update_policy.irreversible"
 	case rollout.HoldVersionStep:
 		return "template.compose"
+	case rollout.HoldGateClosed:
+		return "gate"
 	case rollout.HoldStepDelay:
 		return "update_policy.step_delay"
 	case rollout.HoldRolloutFailed:
