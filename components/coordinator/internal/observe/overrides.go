@@ -1,6 +1,8 @@
 package observe
 
 import (
+	"strings"
+
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
@@ -15,9 +17,25 @@ func override(v *view.View, kind store.OverrideKind, scope string) *rollout.Over
 	if !ok {
 		return nil
 	}
-	out := &rollout.Override{Reason: m.Value.Reason, By: m.Value.By, Until: v.End(m.Value)}
+	out := &rollout.Override{Reason: m.Value.Reason, By: m.Value.By, Until: v.End(m.Value), State: m.Value.State, Ticket: m.Value.Ticket}
 	if kind == store.OverrideExclude {
 		out.Excludes = group.ExclusionOf(m.Value.From)
+	}
+	return out
+}
+
+// gates returns the words about the gates that the spec has.
+func gates(v *view.View, spec group.Spec) map[string]*rollout.Override {
+	var out map[string]*rollout.Override
+	for scope := range v.Overrides[store.OverrideGate] {
+		of, gate, _, ok := store.GateScope(scope)
+		if _, has := spec.Gate(gate); !ok || of != spec.Name || !has {
+			continue
+		}
+		if out == nil {
+			out = map[string]*rollout.Override{}
+		}
+		out[strings.TrimPrefix(scope, of+"/")] = override(v, store.OverrideGate, scope)
 	}
 	return out
 }

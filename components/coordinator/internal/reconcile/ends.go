@@ -39,11 +39,15 @@ func (p *pass) countEnds(ctx context.Context) (changed bool, err error) {
 	return changed, nil
 }
 
-// endedOverrides removes the overrides whose time is over.
+// endedOverrides removes the overrides whose time is over, and the words about gates of Slots that
+// do not exist.
 func (r *Reconciler) endedOverrides(v *view.View) []store.Op {
 	var ops []store.Op
 	for _, o := range v.AllOverrides() {
-		if o.Value.EndElapsed != 0 && !v.Stands(o.Value, r.cfg.Now()) {
+		_, _, slot, _ := store.GateScope(o.Scope)
+		_, exists := v.Slots[slot]
+		stray := o.Kind == store.OverrideGate && slot != "" && !exists
+		if stray || o.Value.EndElapsed != 0 && !v.Stands(o.Value, r.cfg.Now()) {
 			ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.OverrideKey(o.Kind, o.Scope), Index: o.Index})
 		}
 	}

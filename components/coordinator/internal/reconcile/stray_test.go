@@ -55,11 +55,16 @@ func TestOverridesThatEndedGo(t *testing.T) {
 	for _, kind := range store.SlotOverrides() {
 		v.Overrides[kind] = map[string]view.Rec[store.Override]{"pg-0": {Value: override(0), Index: 1}, "pg-2": {Value: override(1), Index: 1}, "pg-3": {Index: 1}}
 	}
+	v.Slots = map[string]view.Rec[group.SlotRecord]{"pg-0": {}}
+	v.Overrides[store.OverrideGate] = map[string]view.Rec[store.Override]{
+		"pg/net": {Value: override(0), Index: 1}, "pg/alarm": {Index: 1}, "web/alarm": {Value: override(1), Index: 1},
+		"pg/balancer/pg-0": {Index: 1}, "pg/balancer/pg-1": {Index: 1},
+	}
 	v.CountFrom(func() time.Time { return now.Add(-1000 * time.Second) })
 	r := &Reconciler{cfg: Config{Now: func() time.Time { return now }}, log: slog.New(slog.DiscardHandler)}
 	got := keys(r.endedOverrides(v))
 	slices.Sort(got)
-	if want := []string{"control/drain/pg-0", "control/exclude/pg-0", "control/freeze/_all", "control/freeze/pg", "control/pause/pg", "control/protect/pg-0"}; !slices.Equal(got, want) {
+	if want := []string{"control/drain/pg-0", "control/exclude/pg-0", "control/freeze/_all", "control/freeze/pg", "control/gate/pg/balancer/pg-1", "control/gate/pg/net", "control/pause/pg", "control/protect/pg-0"}; !slices.Equal(got, want) {
 		t.Errorf("%v go, want %v", got, want)
 	}
 }

@@ -1,0 +1,30 @@
+package observe_test
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"cadre.dev/coordinator/internal/observe"
+	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/group"
+	"cadre.dev/store"
+)
+
+// TestTheWordsAboutGatesOfTheSpecAreSeen: also an unreadable one, which has no state.
+func TestTheWordsAboutGatesOfTheSpecAreSeen(t *testing.T) {
+	words := map[string]view.Rec[store.Override]{
+		"pg/balancer/pg-0": {Value: store.Override{State: "open", Ticket: "t", Reason: "out", By: "lb"}}, "pg/alarm": {},
+		"pg/other": {}, "web/alarm": {}, "pg": {}, "pg/balancer/web-0": {}, "pg/balancer/pg-0/x": {},
+	}
+	v := &view.View{Overrides: map[store.OverrideKind]map[string]view.Rec[store.Override]{store.OverrideGate: words}}
+	spec := group.Spec{Name: "pg", Gates: []group.Gate{{Name: "balancer"}, {Name: "alarm"}, {Name: "network"}}}
+	got := observe.Group(v, spec, "prod", observe.Listing{At: time.Unix(1e9, 0)}, noReports{}).Now.Gates
+	if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, []string{"alarm", "balancer/pg-0"}) {
+		t.Fatalf("words about %v", names)
+	}
+	if w := got["balancer/pg-0"]; w.State != "open" || w.Ticket != "t" || w.Reason != "out" || w.By != "lb" || got["alarm"].State != "" {
+		t.Errorf("words %+v, %+v", got["balancer/pg-0"], got["alarm"])
+	}
+}

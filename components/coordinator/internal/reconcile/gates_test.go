@@ -1,0 +1,64 @@
+package reconcile_test
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/rollout"
+	"cadre.dev/store"
+)
+
+// inMessage finds the ticket that the status shows.
+var inMessage = regexp.MustCompile(`--ticket ([0-9a-f]{16})`)
+
+// TestR150_AWordWrittenToKVOpensTheGateForOneStep: a record with the ticket in the plan opens the
+// gate, and an unreadable record keeps a gate closed that is open without a word.
+func TestR150_AWordWrittenToKVOpensTheGateForOneStep(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		s := spec("one")
+		s.Gates = []group.Gate{{Name: "balancer", On: []string{group.GateOnStep}, Per: group.GatePerSlot}, {Name: "alarm", On: []string{group.GateOnStep}, Default: group.GateOpen}}
+		w.apply(s)
+		w.until("creation", 2*time.Minute, w.complete("one"))
+		next := spec("two")
+		next.Gates = s.Gates
+		alarm := store.OverrideKey(store.OverrideGate, "pg/alarm")
+		w.put(alarm, []byte("closed"))
+		w.apply(next)
+		// waiting is the first slot whose next step waits for a gate alone, and the hold.
+		waiting := func() (string, group.Hold) {
+			for _, slot := range []string{"pg-0", "pg-1", "pg-2"} {
+				if holds := w.instance(slot).Holds; len(holds) > 0 && !slices.ContainsFunc(holds, func(h group.Hold) bool { return h.Predicate != rollout.HoldGateClosed }) {
+					return slot, holds[len(holds)-1]
+				}
+			}
+			return "", group.Hold{}
+		}
+		w.until("the hold by the unreadable record", time.Minute, func() bool {
+			return slices.ContainsFunc(w.instance("pg-1").Holds, func(h group.Hold) bool {
+				return strings.Contains(h.Message, "control/gate/pg/alarm has no readable state")
+			})
+		})
+		w.remove(alarm)
+		tick(t.Context(), time.Hour)
+		opened := map[string]bool{}
+		for range 3 {
+			w.until("a step that waits for the balancer", 10*time.Minute, func() bool { slot, _ := waiting(); return slot != "" && !opened[slot] })
+			slot, hold := waiting()
+			ticket := inMessage.FindStringSubmatch(hold.Message)
+			if ticket == nil {
+				t.Fatalf("no ticket: %s", hold.Message)
+			}
+			w.putJSON(store.OverrideKey(store.OverrideGate, "pg/balancer/"+slot), store.Override{State: group.GateOpen, Ticket: ticket[1], By: "lb", Reason: "out"})
+			opened[slot] = true
+			w.until("the step", 10*time.Minute, func() bool {
+				at, _ := waiting()
+				return at != slot && w.instance(slot).Operation == "" && w.instance(slot).State == group.SlotAvailable
+			})
+		}
+		w.until("the rollout", 30*time.Minute, w.complete("two"))
+	})
+}
