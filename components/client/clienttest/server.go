@@ -110,6 +110,7 @@ type Server struct {
 	overlay   Overlay
 	secrets   []*apiv1.Secret
 	overrides []*apiv1.Override
+	gateWords []*apiv1.Gate
 	operators []*apiv1.Operator
 	digests   []string               // of tokens that were added
 	recovery  *apiv1.RecoverResponse // nil: zero
@@ -193,6 +194,7 @@ func (s *Server) serve(t testing.TB, listener net.Listener) {
 	apiv1.RegisterCoordinatorsServiceServer(server, s)
 	apiv1.RegisterMetricsServiceServer(server, metricsServer{s: s})
 	apiv1.RegisterLogServiceServer(server, logService{s: s})
+	apiv1.RegisterGateServiceServer(server, gateServer{s: s})
 	s.server = server
 	done := make(chan struct{})
 	go func() {

@@ -54,7 +54,7 @@ func (s *Server) SetOverride(ctx context.Context, req *apiv1.SetOverrideRequest)
 			return nil, err
 		}
 	}
-	changed, err := c.setOverride(ctx, overrideKinds[req.GetKind()], key, override)
+	changed, err := c.setOverride(ctx, string(overrideKinds[req.GetKind()]), key, override)
 	if err != nil {
 		return nil, err
 	}
@@ -178,10 +178,10 @@ func (c *caller) stands(m store.Override) bool {
 
 // setOverride writes an override in place of an existing one. Repeating an override without an end
 // changes nothing; for one with an end the time starts again.
-func (c *caller) setOverride(ctx context.Context, kind store.OverrideKind, key string, override store.Override) (changed bool, err error) {
+func (c *caller) setOverride(ctx context.Context, verb, key string, override store.Override) (changed bool, err error) {
 	before, index, err := store.Read[store.Override](ctx, c.store, key)
 	switch {
-	case err == nil && before.Reason == override.Reason && before.By == override.By && slices.Equal(before.From, override.From) && before.Until.IsZero() && override.Until.IsZero():
+	case err == nil && before.Reason == override.Reason && before.By == override.By && slices.Equal(before.From, override.From) && before.State == override.State && before.Ticket == override.Ticket && before.Until.IsZero() && override.Until.IsZero():
 		return false, nil
 	case err != nil && !errors.Is(err, store.ErrNotFound) && index == 0:
 		return false, wire(err)
@@ -190,7 +190,7 @@ func (c *caller) setOverride(ctx context.Context, kind store.OverrideKind, key s
 	if err != nil {
 		return false, wire(err)
 	}
-	return true, wire(c.act(ctx, string(kind), "", override.Reason, op))
+	return true, wire(c.act(ctx, verb, "", override.Reason, op))
 }
 
 // ClearOverride implements ControlService. It also clears an override whose target is gone. If
@@ -218,7 +218,7 @@ func (s *Server) ClearOverride(ctx context.Context, req *apiv1.ClearOverrideRequ
 	return &apiv1.ClearOverrideResponse{Changed: changed}, err
 }
 
-// ListOverrides implements ControlService. Consul decides which overrides the caller may read.
+// ListOverrides implements ControlService, except for words about gates. Consul decides which overrides the caller may read.
 func (s *Server) ListOverrides(ctx context.Context, req *apiv1.ListOverridesRequest) (*apiv1.ListOverridesResponse, error) {
 	c, err := s.caller(ctx)
 	if err != nil {
@@ -235,7 +235,7 @@ func (s *Server) ListOverrides(ctx context.Context, req *apiv1.ListOverridesRequ
 	}
 	out := &apiv1.ListOverridesResponse{}
 	for _, o := range c.view.AllOverrides() {
-		if c.stands(o.Value) && (o.Group == "" || readable[o.Group]) {
+		if o.Kind != store.OverrideGate && c.stands(o.Value) && (o.Group == "" || readable[o.Group]) {
 			out.Overrides = append(out.Overrides, c.wireOverride(wireKind(o.Kind), strings.TrimPrefix(o.Scope, store.Everywhere), o.Value))
 		}
 	}
