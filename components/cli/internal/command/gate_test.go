@@ -96,12 +96,11 @@ func TestAWordAboutAGateIsChecked(t *testing.T) {
 
 var gatesURL = regexp.MustCompile(`url=(http://\S+)`)
 
-// TestGatesAreServedOverHTTP: from a request with the token to the word of the context's operator.
-func TestGatesAreServedOverHTTP(t *testing.T) {
-	b := newBench(t)
-	gated(b)
+// serveGates runs `cadre gate serve` until the test ends, and returns its address.
+func serveGates(t *testing.T, token string) (address string) {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(file, []byte(strings.Repeat("t", 32)+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -112,6 +111,12 @@ func TestGatesAreServedOverHTTP(t *testing.T) {
 		done <- app.Run(ctx, []string{"gate", "serve", "--listen", "127.0.0.1:0", "--token-file", file})
 		_ = log.Close()
 	}()
+	t.Cleanup(func() {
+		cancel()
+		if code := <-done; code != ExitOK {
+			t.Errorf("exit %d", code)
+		}
+	})
 	first := make([]byte, 4096)
 	n, err := said.Read(first)
 	if err != nil {
@@ -122,8 +127,16 @@ func TestGatesAreServedOverHTTP(t *testing.T) {
 	if at == nil {
 		t.Fatalf("no address in %s", first[:n])
 	}
+	return string(at[1])
+}
+
+// TestGatesAreServedOverHTTP: from a request with the token to the word of the context's operator.
+func TestGatesAreServedOverHTTP(t *testing.T) {
+	b := newBench(t)
+	gated(b)
+	at := serveGates(t, strings.Repeat("t", 32))
 	post := func(token string) int {
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, string(at[1])+"/worker/alarm", bytes.NewReader([]byte(`{"state":"closed","reason":"HighErrorRate fires","for":"1h"}`)))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, at+"/worker/alarm", bytes.NewReader([]byte(`{"state":"closed","reason":"HighErrorRate fires","for":"1h"}`)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,9 +156,5 @@ func TestGatesAreServedOverHTTP(t *testing.T) {
 	}
 	if words := b.GateWords(); len(words) != 1 || words[0].GetState() != group.GateClosed || words[0].GetReason() != "HighErrorRate fires" || words[0].GetLeft().AsDuration() != time.Hour {
 		t.Errorf("words %v", words)
-	}
-	cancel()
-	if code := <-done; code != ExitOK {
-		t.Errorf("exit %d", code)
 	}
 }
