@@ -1,0 +1,1 @@
+terraform import cadre_gate.season web/season
