@@ -33,6 +33,11 @@ func otherForms(old, next Spec) []Problem {
 	}
 	for _, one := range next.AllSecrets() {
 		had, there := was[one.Name]
+		if there && had.Sealed() != one.Sealed() {
+			word := map[bool]SecretSource{false: SecretGenerated, true: SecretOperator}
+			refuse(one.Name, "source", word[one.Sealed()], word[had.Sealed()])
+			continue
+		}
 		if there && had.Bytes != one.Bytes {
 			refuse(one.Name, "bytes", one.Bytes, had.Bytes)
 		}

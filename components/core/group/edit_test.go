@@ -87,6 +87,10 @@ func TestASecretKeepsItsForm(t *testing.T) {
 		{"another one beside it", of("", cookie), of("", cookie, group.Secret{Name: "longer", Bytes: 32}), ""},
 		{"its bytes", of("", cookie), of("", group.Secret{Name: "cookie", Bytes: 32}), `secret["cookie"].bytes`},
 		{"its format", of("", group.Secret{Name: "cookie", Format: group.SecretRaw}), of("", cookie), `secret["cookie"].format`},
+		{"its source", of("", cookie), of("", group.Secret{Name: "cookie", Source: group.SecretOperator}), `secret["cookie"].source`},
+		{"the source of an operator's", of("", group.Secret{Name: "cookie", Source: group.SecretOperator}), of("", cookie), `secret["cookie"].source`},
+		{"an operator's owner", of("", group.Secret{Name: "cookie", Source: group.SecretOperator}), of("", group.Secret{Name: "cookie", Source: group.SecretOperator, Owner: "9"}), ""},
+		{"the source that is the default", of("", cookie), of("", group.Secret{Name: "cookie", Source: group.SecretGenerated}), ""},
 		{"an implied one's format", of("patroni"), of("patroni", group.Secret{Name: "superuser", Format: group.SecretBase64}), `secret["superuser"].format`},
 	} {
 		got := group.EditProblems(c.old, c.new)

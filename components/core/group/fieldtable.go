@@ -132,8 +132,9 @@ var fields = []Field{
 	{Path: "consul_permissions.key_prefixes", Class: ActionRefresh, Line: "Prefixes of writable keys: `service/<group>/` or longer."},
 	{Path: "consul_permissions.session_write", Class: ActionRefresh, Default: "`false`", Line: "Permits Consul sessions on the slot's own node."},
 
-	{Path: "secret", Line: "A random secret, equal on all slots, made in the coordinators. Specs, state and plans lack its value."},
+	{Path: "secret", Line: "A secret, equal on all slots: random and made in the coordinators, or sealed by an operator. Specs, state and plans lack its value."},
 	{Path: "secret.name", Class: ActionRefresh, Line: "Name of the file below `/run/mesh/secrets`."},
+	{Path: "secret.source", Class: ActionRefresh, Default: "`generated`", Line: "`generated`, or `operator` for a value of `cadre secret set`, which then excludes `bytes`, `format` and `rotate`. Fixed while the secret is declared."},
 	{Path: "secret.bytes", Class: ActionRefresh, Default: "24", Range: "16 to 64", Line: "Bytes of randomness, fixed while the secret is declared."},
 	{Path: "secret.format", Class: ActionRefresh, Default: "`hex`", Line: "`hex`, `base64` or `raw`, fixed while the secret is declared."},
 	{Path: "secret.owner", Class: ActionRefresh, Default: "`0:0`", Line: "Owner of the file, `uid` or `uid:gid`."},

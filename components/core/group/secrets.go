@@ -19,25 +19,39 @@ const (
 	SecretRaw SecretFormat = "raw"
 )
 
+// SecretSource is where the value of a secret comes from.
+type SecretSource string
+
+const (
+	// SecretGenerated is a random value that coordinators derive. The default, which normalization
+	// writes as "".
+	SecretGenerated SecretSource = "generated"
+	// SecretOperator is a value that an operator seals to the coordinators: `cadre secret set`.
+	SecretOperator SecretSource = "operator"
+)
+
 // RotateManual: the secret gets a new value only when an operator asks for it.
 const RotateManual = "manual"
 
-// Secret declares a secret of the group: random, equal on all its Slots, made
-// inside the coordinators and never written into a spec. It is not part of the
-// Revision: a new value is no rollout.
+// Secret declares a secret of the group, equal on all its Slots and never written into a spec: random
+// and made inside the coordinators, or sealed by an operator. It is not part of the Revision: a new
+// value is no rollout.
 type Secret struct {
 	// Name is the file's name below /run/mesh/secrets.
 	Name string `json:"name"`
-	// Bytes of randomness, 16..64; default 24.
+	// Source is "generated", also the default, or "operator".
+	Source SecretSource `json:"source,omitempty"`
+	// Bytes of randomness, 16..64; default 24. Only for a generated secret.
 	Bytes int `json:"bytes,omitempty"`
-	// Format of the file's content.
+	// Format of the file's content. Only for a generated secret.
 	Format SecretFormat `json:"format,omitempty"`
 	// Owner of the file as "uid" or "uid:gid"; default "0:0". A gid that is left out
 	// is the uid.
 	Owner string `json:"owner,omitempty"`
 	// Mode of the file in octal, 0400 to 0660, never readable by all; default "0600".
 	Mode string `json:"mode,omitempty"`
-	// Rotate is "manual", also the default, or how long a value is used, at least 1h.
+	// Rotate is "manual", also the default, or how long a value is used, at least 1h. Only for a
+	// generated secret.
 	Rotate string `json:"rotate,omitempty"`
 	// PoolerRoutes are routes of other groups whose pooler, in this group's CVMs, may log in
 	// with the secret as password. Without it, no other group's spec can have the secret sent
@@ -53,17 +67,30 @@ const (
 	defaultSecretMode  = "0600"
 	defaultSecretOwner = "0:0"
 	maxSecrets         = 32
+	// MaxSealedBytes bounds the value that an operator seals, and MaxSealedGroupBytes all such values
+	// of a group: each Boot of the group gets all of them in one message.
+	MaxSealedBytes      = 64 << 10
+	MaxSealedGroupBytes = 256 << 10
 	minRotate          = time.Hour
 	maxRotate          = 5 * 365 * 24 * time.Hour
 )
 
 func (s *Secret) normalize() {
-	fill(&s.Bytes, DefaultSecretBytes)
-	fill(&s.Format, SecretHex)
 	fill(&s.Owner, defaultSecretOwner)
 	fill(&s.Mode, defaultSecretMode)
+	if s.Sealed() {
+		return
+	}
+	if s.Source == SecretGenerated {
+		s.Source = "" // the form that coordinators of every version read
+	}
+	fill(&s.Bytes, DefaultSecretBytes)
+	fill(&s.Format, SecretHex)
 	fill(&s.Rotate, RotateManual)
 }
+
+// Sealed reports whether an operator seals the value.
+func (s Secret) Sealed() bool { return s.Source == SecretOperator }
 
 // AllSecrets returns the secrets that every Slot of the group gets, sorted by name: the declared
 // secrets, and the secrets that the workload's kind implies. A declaration overrides an implied

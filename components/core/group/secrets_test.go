@@ -27,6 +27,7 @@ func TestSecretsAreBounded(t *testing.T) {
 		`secret["cookie"].rotate`:           withSecret(func(s *Secret) { s.Rotate = "59m" }),
 		`secret["cookie"].pooler_routes[1]`: withSecret(func(s *Secret) { s.PoolerRoutes = []string{"postgres-master", "Postgres"} }),
 		`secret["cookie"].pooler_routes`:    withSecret(func(s *Secret) { s.Format, s.PoolerRoutes = SecretRaw, []string{"postgres-master"} }),
+		`secret["cookie"].source`: withSecret(func(s *Secret) { s.Source = "vault" }),
 		`secret["cookie"]`: func() Spec {
 			s := goodSpec()
 			s.Secrets = []Secret{{Name: "cookie"}, {Name: "cookie"}}
@@ -41,6 +42,35 @@ func TestSecretsAreBounded(t *testing.T) {
 		many.Secrets = append(many.Secrets, Secret{Name: "s" + strings.Repeat("x", i)})
 	}
 	wantProblem(t, many, "secret", "")
+}
+
+// TestAnOperatorsSecretHasNoFormOfItsOwn: only a generated value has bytes, format and rotation.
+func TestAnOperatorsSecretHasNoFormOfItsOwn(t *testing.T) {
+	sealed := func(change func(*Secret)) Spec {
+		return withSecret(func(s *Secret) { s.Source = SecretOperator; change(s) })
+	}
+	for path, s := range map[string]Spec{
+		`secret["cookie"].bytes`:  sealed(func(s *Secret) { s.Bytes = 24 }),
+		`secret["cookie"].format`: sealed(func(s *Secret) { s.Format = SecretHex }),
+		`secret["cookie"].rotate`: sealed(func(s *Secret) { s.Rotate = RotateManual }),
+		`secret["cookie"].mode`:   sealed(func(s *Secret) { s.Mode = "0644" }),
+		`secret["cookie"].owner`:  sealed(func(s *Secret) { s.Owner = "root" }),
+	} {
+		t.Run(path, func(t *testing.T) { wantProblem(t, s, path, "") })
+	}
+	s := sealed(func(s *Secret) { s.Owner, s.PoolerRoutes = "70:70", []string{"postgres-master"} })
+	if p := problems(t, s); len(p) > 0 {
+		t.Error(p)
+	}
+	s.Normalize()
+	if one := s.Secrets[0]; !one.Sealed() || one.Bytes != 0 || one.Format != "" || one.Rotate != "" || one.Mode != "0600" {
+		t.Errorf("normalized: %+v", one)
+	}
+	plain := withSecret(func(s *Secret) { s.Source = SecretGenerated })
+	plain.Normalize()
+	if one := plain.Secrets[0]; one.Source != "" || one.Bytes != DefaultSecretBytes {
+		t.Errorf("normalized: %+v, which an older coordinator cannot read", one)
+	}
 }
 
 // TOK-16: no mode lets others read, and none is taken in two ways.

@@ -16,13 +16,14 @@ func (v *validator) secrets(s Spec) {
 	for _, one := range s.Secrets {
 		path := fmt.Sprintf("secret[%q]", one.Name)
 		v.item(path, one.Name, seen)
-		if one.Bytes < minSecretBytes || one.Bytes > maxSecretBytes {
-			v.add(path+".bytes", "", "is %d: must be %d to %d", one.Bytes, minSecretBytes, maxSecretBytes)
-		}
-		switch one.Format {
-		case SecretHex, SecretBase64, SecretRaw:
+		switch one.Source {
+		case "", SecretGenerated:
+			v.generated(path, one)
+		case SecretOperator:
+			v.sealed(path, one)
 		default:
-			v.add(path+".format", "", "%q is unknown: use %s, %s or %s", one.Format, SecretHex, SecretBase64, SecretRaw)
+			v.add(path+".source", "", "%q is unknown: use %s, or %s for a value that `cadre secret set` gives", one.Source, SecretGenerated, SecretOperator)
+			v.generated(path, one)
 		}
 		if _, _, ok := one.FileOwner(); !ok {
 			v.add(path+".owner", "", "%q is not an owner: use numbers, \"uid\" or \"uid:gid\", e.g. \"999:999\"", one.Owner)
@@ -30,10 +31,36 @@ func (v *validator) secrets(s Spec) {
 		if _, ok := one.FileMode(); !ok {
 			v.add(path+".mode", "TOK-16", "%q is not a mode for a secret: use 0400, 0600, 0440, 0640 or 0660, which other users cannot read", one.Mode)
 		}
-		if _, ok := one.Every(); !ok {
-			v.add(path+".rotate", "", "%q is neither %q nor a duration from %s to %s, e.g. \"720h\"", one.Rotate, RotateManual, minRotate, maxRotate)
-		}
 		v.poolerRoutes(path, one)
+	}
+}
+
+// generated judges the fields of a secret that coordinators derive.
+func (v *validator) generated(path string, one Secret) {
+	if one.Bytes < minSecretBytes || one.Bytes > maxSecretBytes {
+		v.add(path+".bytes", "", "is %d: must be %d to %d", one.Bytes, minSecretBytes, maxSecretBytes)
+	}
+	switch one.Format {
+	case SecretHex, SecretBase64, SecretRaw:
+	default:
+		v.add(path+".format", "", "%q is unknown: use %s, %s or %s", one.Format, SecretHex, SecretBase64, SecretRaw)
+	}
+	if _, ok := one.Every(); !ok {
+		v.add(path+".rotate", "", "%q is neither %q nor a duration from %s to %s, e.g. \"720h\"", one.Rotate, RotateManual, minRotate, maxRotate)
+	}
+}
+
+// sealed refuses the fields that only a generated value has.
+func (v *validator) sealed(path string, one Secret) {
+	const remove = "is for a generated value only: remove the field, or remove source = \"operator\""
+	if one.Bytes != 0 {
+		v.add(path+".bytes", "", remove)
+	}
+	if one.Format != "" {
+		v.add(path+".format", "", remove+"; the file has the bytes of the operator's value as they are")
+	}
+	if one.Rotate != "" {
+		v.add(path+".rotate", "", remove+"; for another value run `cadre secret set` again")
 	}
 }
 
