@@ -11,6 +11,7 @@ import (
 const (
 	agentTag       = "cadre-agent-statement"
 	coordinatorTag = "cadre-coordinator-statement"
+	sealingKeyTag  = "cadre-sealing-key-statement"
 )
 
 // NonceLife is how long a coordinator's nonce is valid. The nonce's expiry, as reported by the

@@ -71,8 +71,8 @@ const (
 	// of a group: each Boot of the group gets all of them in one message.
 	MaxSealedBytes      = 64 << 10
 	MaxSealedGroupBytes = 256 << 10
-	minRotate          = time.Hour
-	maxRotate          = 5 * 365 * 24 * time.Hour
+	minRotate           = time.Hour
+	maxRotate           = 5 * 365 * 24 * time.Hour
 )
 
 func (s *Secret) normalize() {

@@ -27,7 +27,7 @@ func TestSecretsAreBounded(t *testing.T) {
 		`secret["cookie"].rotate`:           withSecret(func(s *Secret) { s.Rotate = "59m" }),
 		`secret["cookie"].pooler_routes[1]`: withSecret(func(s *Secret) { s.PoolerRoutes = []string{"postgres-master", "Postgres"} }),
 		`secret["cookie"].pooler_routes`:    withSecret(func(s *Secret) { s.Format, s.PoolerRoutes = SecretRaw, []string{"postgres-master"} }),
-		`secret["cookie"].source`: withSecret(func(s *Secret) { s.Source = "vault" }),
+		`secret["cookie"].source`:           withSecret(func(s *Secret) { s.Source = "vault" }),
 		`secret["cookie"]`: func() Spec {
 			s := goodSpec()
 			s.Secrets = []Secret{{Name: "cookie"}, {Name: "cookie"}}

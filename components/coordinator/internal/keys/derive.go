@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"cadre.dev/core/clusterid"
+	"cadre.dev/core/sealed"
 	"cadre.dev/core/secret"
 )
 
@@ -42,6 +43,8 @@ const (
 	PurposeMachine Purpose = "machine"
 	// PurposeConnect is the seed of the CA of Consul's service mesh.
 	PurposeConnect Purpose = "connect-ca"
+	// PurposeSealing is the seed of the key to which operators seal secrets (core/sealed).
+	PurposeSealing Purpose = "operator-secrets"
 	// purposeSecret are the workloads' secrets: secret/<group>/<name>.
 	purposeSecret Purpose = "secret"
 )
@@ -162,6 +165,16 @@ func (r *Root) Machine(name string) string {
 // (group.Validate), so two secrets never share a path.
 func (r *Root) Secret(ctx context.Context, group, name string, epoch uint32, size int) (secret.Value, error) {
 	return r.derive(ctx, purposeSecret+Purpose("/"+group+"/"+name), epoch, size)
+}
+
+// Sealing derives the private key of a key epoch, to which operators seal secrets. Every coordinator of
+// this cluster ID derives the same key.
+func (r *Root) Sealing(ctx context.Context, epoch uint32) (sealed.Key, error) {
+	seed, err := r.derive(ctx, PurposeSealing, epoch, sealed.KeySize)
+	if err != nil {
+		return sealed.Key{}, err
+	}
+	return sealed.NewKey(seed)
 }
 
 // Path returns the path of a key for the guest agent:
