@@ -39,6 +39,7 @@ var writers = map[string]Role{
 	"control/delete/<group>":           RoleOperate,
 	"control/delete-disks/<group>":     RoleOperate,
 	"control/rotate/<group>/<secret>":  RoleOperate,
+	"control/seal/<group>/<secret>":    RoleOperate,
 	"control/approvals/<revision>":     RoleApprove,
 	"control/require-approval":         RoleApprove,
 	"control/revocations/<revocation>": RoleApprove,

@@ -44,8 +44,11 @@ const (
 	DecisionsPrefix     = "decisions/"
 	SecretsPrefix       = "secrets/"
 	RotatePrefix        = "control/rotate/"
-	OperatorsPrefix     = "operators/"
-	AuditPrefix         = "audit/"
+	// SealedPrefix has the ciphertexts of operators' secrets, and SealPrefix the requests for new ones.
+	SealedPrefix    = "sealed/"
+	SealPrefix      = "control/seal/"
+	OperatorsPrefix = "operators/"
+	AuditPrefix     = "audit/"
 	// OperatorRecordsPrefix has the operators with tokens of their own.
 	OperatorRecordsPrefix = "control/operators/"
 )
@@ -208,6 +211,12 @@ func SecretsOf(g string) string { return key("secrets", name(g)) + "/" }
 
 // RotateKey requests a new epoch of a secret.
 func RotateKey(g, secret string) string { return key("control", "rotate", name(g), name(secret)) }
+
+// SealedKey has the ciphertext of the operator's secret of group g.
+func SealedKey(g, secret string) string { return key("sealed", name(g), name(secret)) }
+
+// SealKey requests a new value of the operator's secret of group g.
+func SealKey(g, secret string) string { return key("control", "seal", name(g), name(secret)) }
 
 // OperatorTokenKey records that the operators' token with the digest sha256 was created.
 func OperatorTokenKey(sha256 string) string {

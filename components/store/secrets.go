@@ -40,6 +40,9 @@ type SecretRecord struct {
 	// Reason for the last rotation, and its operator.
 	Reason string `json:"reason,omitempty"`
 	By     string `json:"by,omitempty"`
+	// Sealed names the ciphertext of this epoch, for a secret that an operator seals; zero: the value
+	// is derived, or the operator has not given one.
+	Sealed SealedRef `json:"sealed,omitzero"`
 
 	// Step of a rotation in progress; StepSince is when it began.
 	Step      RotationStep `json:"step,omitempty"`
@@ -49,6 +52,33 @@ type SecretRecord struct {
 	// Previous works until it is removed. Earlier versions recorded its end in PreviousUntil.
 	Previous      uint32    `json:"previous,omitempty"`
 	PreviousUntil time.Time `json:"previous_until,omitzero"`
+}
+
+// SealedRef names a ciphertext.
+type SealedRef struct {
+	// SHA256 of the ciphertext, 64 lower-case hex digits.
+	SHA256 string `json:"sha256"`
+	// Bytes is the size of the value.
+	Bytes int `json:"bytes"`
+}
+
+// SealedSecret is the value of an operator's secret, sealed to a key of the coordinators (core/sealed).
+type SealedSecret struct {
+	Group string `json:"group"`
+	Name  string `json:"name"`
+	// Epoch of the secret that the value is for. Its ciphertext opens for no other epoch.
+	Epoch uint32 `json:"epoch"`
+	// KeyEpoch of the coordinators' key.
+	KeyEpoch   uint32 `json:"key_epoch"`
+	Ciphertext []byte `json:"ciphertext"`
+}
+
+// SealRequest requests that a sealed value becomes the next epoch of a secret.
+type SealRequest struct {
+	SealedSecret
+	Reason string    `json:"reason,omitempty"`
+	By     string    `json:"by,omitempty"`
+	At     time.Time `json:"at,omitzero"`
 }
 
 // RotateRequest requests a new epoch of a secret.

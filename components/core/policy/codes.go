@@ -159,6 +159,7 @@ const (
 	CodeSpecUnsafe          Code = "SPEC_UNSAFE"
 	CodeVersionStep         Code = "VERSION_STEP"
 	CodeSecretInSpec        Code = "SECRET_IN_SPEC"
+	CodeSecretNoValue       Code = "SECRET_NO_VALUE"
 	CodePolicyInvalid       Code = "POLICY_INVALID"
 	CodeDebugForbidden      Code = "DEBUG_FORBIDDEN"
 	CodeHookTargetForbidden Code = "HOOK_TARGET_FORBIDDEN"
@@ -314,6 +315,7 @@ var classes = map[Code]Class{
 	CodeSpecUnsafe:                 ClassCaller,
 	CodeVersionStep:                ClassCaller,
 	CodeSecretInSpec:               ClassCaller,
+	CodeSecretNoValue:              ClassPolicy,
 	CodePolicyInvalid:              ClassCaller,
 	CodeDebugForbidden:             ClassCaller,
 	CodeHookTargetForbidden:        ClassCaller,

@@ -25,7 +25,7 @@ func RetrySpan(code Code, attempt int) time.Duration {
 	most := RetryMost
 	switch code { //nolint:exhaustive // the rest is not about whose turn it is
 	case CodeInstanceConflict, CodeInstanceMismatch, CodeRevisionNotAllowed,
-		CodeGateUnreadable, CodeAdmissionRejected, CodeNonceInvalid:
+		CodeGateUnreadable, CodeSecretNoValue, CodeAdmissionRejected, CodeNonceInvalid:
 		most = RetryTurn
 	}
 	return min(RetryFirst<<min(max(attempt-1, 0), 16), most)

@@ -28,6 +28,8 @@ func (w *world) holdsOf(c candidate, taken *taken) []Hold {
 var predicates = []predicate{
 	{names: []string{HoldNotApproved, HoldBelowFloor, HoldRevoked}, only: notDelete, check: (*world).holdsOfPolicy,
 		once: "the policy is judged again, by hash, when the Revision is allowed"},
+	{names: []string{HoldSecretNoValue}, only: []operation.Kind{operation.Create, operation.Update, operation.Restart, operation.Replace},
+		check: (*world).holdsOfSecrets},
 	{names: []string{HoldIncomplete}, check: (*world).holdsOfBlindness},
 	{names: []string{HoldPaused, HoldFrozen}, check: (*world).holdsOfSwitches,
 		once: "a pause calls the Operation off (R92)"},

@@ -31,6 +31,17 @@ func (w *world) holdsOfPolicy(c candidate, _ evaluation) []Hold {
 	return []Hold{hold(predicate, "%s: %s; %s", d.Code, d.Message, way)}
 }
 
+// holdsOfSecrets holds each step that ends with a Boot, while admission would refuse a Boot for a secret without a
+// value.
+func (w *world) holdsOfSecrets(candidate, evaluation) []Hold {
+	var holds []Hold
+	for _, name := range w.rec.NoValue {
+		holds = append(holds, hold(HoldSecretNoValue, "%s: secret %s has no value; give one: cadre secret set %s/%s --from-file FILE",
+			policy.CodeSecretNoValue, name, w.spec.Name, name))
+	}
+	return holds
+}
+
 // JudgeEnv decides whether the CVM of a Slot may be given the spec's env for that Slot, at a Revision with template
 // t.
 func JudgeEnv(spec group.Spec, gp policy.GroupPolicy, record group.SlotRecord, revision string, t group.Template) policy.Decision {

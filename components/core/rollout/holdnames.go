@@ -96,6 +96,8 @@ const (
 	HoldBelowFloor = "below_floor"
 	// HoldRevoked: the Revision is revoked.
 	HoldRevoked = "revoked"
+	// HoldSecretNoValue: an operator has to give the value of a secret first. Admission would refuse the Boot.
+	HoldSecretNoValue = "secret_no_value"
 	// HoldDeleteDisks: the removal of the Slot deletes a disk, and no operator has given up that disk.
 	HoldDeleteDisks = "delete_disks"
 	// HoldSetChanging: another member is joining the workload's set, or leaving it (R47, R48).

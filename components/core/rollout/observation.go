@@ -74,6 +74,8 @@ type Records struct {
 	Policies   map[string]policy.SlotPolicy
 	// Policy is the group's: the order of its Revisions, the floor, the approvals. The zero value restricts nothing.
 	Policy policy.GroupPolicy
+	// NoValue are the secrets of the spec whose value an operator has yet to give: no Boot is admitted.
+	NoValue []string
 	// Problems are the operators' admission requests that could not be fulfilled.
 	Problems []policy.Problem
 }

@@ -117,7 +117,7 @@ func neverStuck(s *state, e trace.Event) []string {
 var operators = []string{
 	rollout.HoldPreservedState, rollout.HoldDeleteDisks, rollout.HoldInstanceMissing, rollout.HoldUnmanagedInstance,
 	rollout.HoldNotAMember, rollout.HoldQuarantined, rollout.HoldRefused, rollout.HoldInterruption, rollout.HoldWouldLoseQuorum,
-	rollout.HoldVoterScaleIn, rollout.HoldActionNotAllowed, rollout.HoldNotApproved, rollout.HoldBelowFloor, rollout.HoldRevoked, rollout.HoldLeaderNeedsApproval,
+	rollout.HoldVoterScaleIn, rollout.HoldActionNotAllowed, rollout.HoldNotApproved, rollout.HoldSecretNoValue, rollout.HoldBelowFloor, rollout.HoldRevoked, rollout.HoldLeaderNeedsApproval,
 	rollout.HoldVersionStep, rollout.HoldIrreversible,
 	rollout.HoldTransferBudget, rollout.HoldOpportunistic, rollout.ConditionOrphans,
 }

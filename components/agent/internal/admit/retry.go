@@ -55,6 +55,8 @@ func waitsFor(code string) string {
 		return "the slot's policy to allow the revision that this CVM runs"
 	case policy.CodeMachineShared, policy.CodeMachineNotListed:
 		return "a placement of the group that permits this machine"
+	case policy.CodeSecretNoValue:
+		return "an operator to give the value of a secret"
 	case policy.CodeMachineUnknown:
 		return "the machines of the group's other members to be recorded"
 	case policy.CodeClusterMismatch:

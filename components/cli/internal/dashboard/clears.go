@@ -7,6 +7,7 @@ var clears = map[string]string{
 	"not_approved":            "`cadre admission approve REVISION`",
 	"below_floor":             "Use a newer Revision: a floor never falls.",
 	"revoked":                 "Use another Revision, or `cadre admission unrevoke`.",
+	"secret_no_value":         "`cadre secret set GROUP/NAME --from-file FILE`",
 	"incomplete_observation":  "Look at the platform or the record that the message names.",
 	"paused":                  "`cadre rollout resume GROUP`; for a single Slot `cadre instance update SLOT`",
 	"frozen":                  "`cadre unfreeze` or `cadre unfreeze GROUP`; or wait for its end.",

@@ -66,6 +66,7 @@ type harness struct {
 	leader     store.Lease
 	live       map[string]bool // boots with a live session
 	seed       []byte          // of the one bound CVM
+	declared   []group.Secret  // of the group
 	image      string          // that CVMs boot; empty: osImage
 	host       string          // of the host on which CVMs boot
 	ahead      atomic.Int64    // offset of the coordinator's clock, in nanoseconds
@@ -98,7 +99,7 @@ func (h *harness) coordinator(slot string) *Service {
 }
 
 func (h *harness) Spec(name string) (group.Spec, bool) {
-	return group.Spec{Name: name, Workload: group.Workload{Kind: group.WorkloadPatroni}}, name == "pg"
+	return group.Spec{Name: name, Workload: group.Workload{Kind: group.WorkloadPatroni}, Secrets: h.declared}, name == "pg"
 }
 
 func (h *harness) InitialPeers(string, string) []*controlv1.Peer {

@@ -61,11 +61,14 @@ var errTaken = errors.New("the records changed meanwhile")
 // key. Tokens are recorded before the Boot receives them (TOK-12).
 func (s *Service) issue(ctx context.Context, g *grant) (*admissionv1.Credentials, *refusal) {
 	out, err := s.sign(ctx, g)
+	none, noValue := errors.AsType[*secrets.NoValueError](err)
 	switch {
 	case errors.Is(err, keys.ErrKeyForbidden):
 		return nil, refuse(codeKey, "%v", err)
 	case len(store.RecordErrors(err)) > 0:
 		return nil, refuse(codeUnreadable, "%v; the value in force is unknown until the record is repaired", err).later()
+	case noValue:
+		return nil, refuse(policy.CodeSecretNoValue, "%v", none).later()
 	case err != nil:
 		return nil, refuse(codeTokens, "%v", err).later()
 	}

@@ -51,6 +51,10 @@ func Desired(v *view.View, spec group.Spec, slot, bootID string) (*controlv1.Des
 	for _, one := range spec.AllSecrets() {
 		out.SecretEpochs[one.Name] = max(epochs[one.Name], 1)
 	}
+	// A secret without a value is listed with its first value.
+	for _, name := range v.NoValue(spec) {
+		delete(out.SecretEpochs, name)
+	}
 	out.Operation = orderOf(v, slot, bootID)
 	return out, nil
 }

@@ -46,6 +46,7 @@ func Again(seen Seen, v *view.View, cluster string, listing Listing, agents Repo
 	// The policy is folded as in the leader's next pass. A plan for a spec that is not stored yet
 	// thus shows the approvals that it would wait for.
 	seen.Records.Policy, seen.Records.Problems = v.FoldAsked(spec, seen.Asked, listing.At)
+	seen.Records.NoValue = v.NoValue(spec)
 	seen.Now = rollout.Observation{
 		Platform: rollout.Source{Known: listing.Err == nil}, Records: rollout.Source{Known: true}, At: listing.At,
 		Requests: requests(v, spec.Name), DeleteDisks: v.DeleteDisks[spec.Name].Value.Slots,

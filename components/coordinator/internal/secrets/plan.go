@@ -17,6 +17,8 @@ const (
 	bySchedule  = "schedule"
 	reasonFirst = "first seen"
 	reasonDue   = "its time is over"
+	// reasonRemoved: the declaration of an operator's secret is gone, and with it the value.
+	reasonRemoved = "no longer declared"
 )
 
 // begin returns the record of a new secret.

@@ -109,10 +109,17 @@ func (r *Rotator) workloads(ctx context.Context, lease store.Lease, v *view.View
 	in := resync
 	known := map[view.SecretName]bool{view.GossipKey: true}
 	specs := v.SpecsInForce()
+	sealed := map[view.SecretName]bool{}
 	var errs []error
 	for _, groupName := range slices.Sorted(maps.Keys(specs)) {
 		for _, one := range specs[groupName].AllSecrets() {
 			name := view.SecretName{Group: groupName, Name: one.Name}
+			if one.Sealed() {
+				// A request to rotate it is dropped below: only an operator has another value.
+				sealed[name] = true
+				errs = append(errs, r.take(ctx, lease, v, specs[groupName], name, now))
+				continue
+			}
 			known[name] = true
 			every, _ := one.Every()
 			left, err := r.workload(ctx, lease, v, name, every, now)
@@ -120,11 +127,12 @@ func (r *Rotator) workloads(ctx context.Context, lease store.Lease, v *view.View
 			in = min(in, left)
 		}
 	}
+	errs = append(errs, r.forget(ctx, lease, v, sealed, now))
 	for name, request := range v.Rotates {
 		if known[name] || v.BadBelow(store.GroupsPrefix) != nil {
 			continue // the spec that declares it may be the unreadable one
 		}
-		r.log.Warn("request to rotate an undeclared secret is dropped", "group", name.Group, "secret", name.Name)
+		r.log.Warn("request to rotate a secret that coordinators do not derive is dropped", "group", name.Group, "secret", name.Name)
 		errs = append(errs, r.cfg.Store.Commit(ctx, append(lease.Fence(),
 			store.Op{Kind: store.OpDeleteCAS, Key: store.RotateKey(name.Group, name.Name), Index: request.Index})...))
 	}

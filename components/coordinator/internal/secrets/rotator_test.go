@@ -1,6 +1,7 @@
 package secrets
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
+	"cadre.dev/core/sealed"
 	"cadre.dev/core/secret"
 	"cadre.dev/store"
 	"cadre.dev/store/storetest"
@@ -28,6 +30,12 @@ func (plain) Secret(_ context.Context, group, name string, epoch uint32, size in
 func (plain) Gossip(_ context.Context, epoch uint32) (secret.Value, error) {
 	return secret.FromString(fmt.Sprintf("gossip/%d", epoch)), nil
 }
+
+func (plain) Sealing(_ context.Context, epoch uint32) (sealed.Key, error) {
+	return sealed.NewKey(secret.New(bytes.Repeat([]byte{byte(epoch)}, sealed.KeySize)))
+}
+
+func (plain) ClusterID() string { return strings.Repeat("0f", 16) }
 
 // quietRing is a gossip pool of one member that obeys every call.
 type quietRing struct {

@@ -6,9 +6,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
+	"cadre.dev/core/sealed"
 	"cadre.dev/core/secret"
 	admissionv1 "cadre.dev/proto/cadre/admission/v1"
 	"cadre.dev/store"
@@ -18,6 +21,9 @@ import (
 type Keys interface {
 	Secret(ctx context.Context, group, name string, epoch uint32, size int) (secret.Value, error)
 	Gossip(ctx context.Context, epoch uint32) (secret.Value, error)
+	// Sealing is the key to which operators seal values, and ClusterID the cluster ID of all keys.
+	Sealing(ctx context.Context, epoch uint32) (sealed.Key, error)
+	ClusterID() string
 }
 
 // firstEpoch is the epoch of a secret without a record.
@@ -25,12 +31,29 @@ const firstEpoch = 1
 
 // Service delivers the values in force. Safe for concurrent use.
 type Service struct {
-	keys  Keys
-	store store.Store
+	keys   Keys
+	store  store.Store
+	opened opened
 }
 
 // New returns a Service.
 func New(keys Keys, s store.Store) *Service { return &Service{keys: keys, store: s} }
+
+// NoValueError reports secrets whose value an operator has yet to give. A Boot without them is not
+// admitted.
+type NoValueError struct {
+	Group string
+	Names []string
+}
+
+// Error names the command for each secret.
+func (e *NoValueError) Error() string {
+	var ways []string
+	for _, name := range e.Names {
+		ways = append(ways, fmt.Sprintf("cadre secret set %s/%s --from-file FILE", e.Group, name))
+	}
+	return fmt.Sprintf("an operator has to give the value of %s first: %s", strings.Join(e.Names, ", "), strings.Join(ways, "; "))
+}
 
 // Values are the secrets of a Slot's group, the same for all Slots.
 type Values struct {
@@ -43,7 +66,8 @@ type Values struct {
 // For returns the values for a Slot whose group has spec: the declared secrets and those of its
 // workload. v has the epochs in force; with nil they are read. A secret with an unreadable record
 // is left out, and the error holds its *store.RecordError (see store.RecordErrors): epoch 1 instead
-// would restore an old value. With any other error no value is returned.
+// would restore an old value. A secret without a value is left out too, and the error holds a
+// *NoValueError. With any other error no value is returned.
 func (s *Service) For(ctx context.Context, v *view.View, spec group.Spec) (Values, error) {
 	wanted := spec.AllSecrets()
 	known, out, err := s.epochs(ctx, v, spec.Name, wanted)
@@ -51,6 +75,7 @@ func (s *Service) For(ctx context.Context, v *view.View, spec group.Spec) (Value
 		return Values{}, err
 	}
 	var unread []error
+	none := &NoValueError{Group: spec.Name}
 	out.Secrets = make([]*admissionv1.Secret, 0, len(wanted))
 	for _, one := range wanted {
 		key := store.SecretKey(spec.Name, one.Name)
@@ -58,22 +83,44 @@ func (s *Service) For(ctx context.Context, v *view.View, spec group.Spec) (Value
 			unread = append(unread, err)
 			continue
 		}
-		made, err := s.secret(ctx, spec.Name, one, max(known.epochs[key], firstEpoch))
+		rec := known.records[key]
+		if one.Sealed() && rec.Sealed == (store.SealedRef{}) {
+			none.Names = append(none.Names, one.Name)
+			continue
+		}
+		made, err := s.secret(ctx, spec.Name, one, rec)
+		if len(store.RecordErrors(err)) > 0 {
+			unread = append(unread, err)
+			continue
+		}
 		if err != nil {
 			return Values{}, err
 		}
 		out.Secrets = append(out.Secrets, made)
 	}
+	if len(none.Names) > 0 {
+		unread = append(unread, none)
+	}
 	return out, errors.Join(unread...)
 }
 
-// secret returns one value of a group in the form that its spec asks for.
-func (s *Service) secret(ctx context.Context, groupName string, one group.Secret, epoch uint32) (*admissionv1.Secret, error) {
-	value, err := s.keys.Secret(ctx, groupName, one.Name, epoch, one.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("secret %s of group %s: %w", one.Name, groupName, err)
+// secret returns one value of a group in the form that its spec asks for. rec is the record in force;
+// zero: there is none.
+func (s *Service) secret(ctx context.Context, groupName string, one group.Secret, rec store.SecretRecord) (*admissionv1.Secret, error) {
+	made := &admissionv1.Secret{Name: one.Name, Epoch: max(rec.Epoch, firstEpoch)}
+	if one.Sealed() {
+		value, err := s.open(ctx, groupName, one.Name, rec)
+		if err != nil {
+			return nil, err
+		}
+		made.Value = value.Reveal()
+	} else {
+		value, err := s.keys.Secret(ctx, groupName, one.Name, made.Epoch, one.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("secret %s of group %s: %w", one.Name, groupName, err)
+		}
+		made.Value = encode(value, one.Format)
 	}
-	made := &admissionv1.Secret{Name: one.Name, Value: encode(value, one.Format), Epoch: epoch}
 	if one.Mode != "" {
 		// These were validated when the spec was accepted.
 		made.Mode, _ = one.FileMode()
@@ -82,16 +129,15 @@ func (s *Service) secret(ctx context.Context, groupName string, one group.Secret
 	return made, nil
 }
 
-// known has the epochs in force by their records' keys, 0 without a record, and the unreadable
-// records.
+// known has the records in force by their keys, and the unreadable records.
 type known struct {
-	epochs map[string]uint32
-	bad    map[string]error
+	records map[string]store.SecretRecord
+	bad     map[string]error
 }
 
 // epochs returns the epochs of the wanted secrets, with the checks for those of a View.
 func (s *Service) epochs(ctx context.Context, v *view.View, groupName string, wanted []group.Secret) (known, Values, error) {
-	k := known{epochs: map[string]uint32{}, bad: map[string]error{}}
+	k := known{records: map[string]store.SecretRecord{}, bad: map[string]error{}}
 	if v == nil {
 		if len(wanted) > 0 {
 			if err := s.read(ctx, groupName, &k); err != nil {
@@ -102,11 +148,17 @@ func (s *Service) epochs(ctx context.Context, v *view.View, groupName string, wa
 	}
 	var out Values
 	take := func(name view.SecretName) {
-		k.epochs[store.SecretKey(name.Group, name.Name)] = v.Secrets[name].Value.Epoch
+		k.records[store.SecretKey(name.Group, name.Name)] = v.Secrets[name].Value
 		out.Checks = append(out.Checks, inForce(v, name))
 	}
 	for _, one := range wanted {
 		take(view.SecretName{Group: groupName, Name: one.Name})
+	}
+	for _, bad := range v.Bad {
+		// Without this an operator's secret would count as one without a value.
+		if slices.ContainsFunc(wanted, func(one group.Secret) bool { return one.Sealed() && bad.Key == store.SecretKey(groupName, one.Name) }) {
+			k.bad[bad.Key] = bad
+		}
 	}
 	return k, out, nil
 }
@@ -136,7 +188,7 @@ func (s *Service) read(ctx context.Context, groupName string, k *known) error {
 			k.bad[r.Key] = &store.RecordError{Key: r.Key, Index: r.Index, Err: fmt.Errorf("names the secret %q", r.Value.Name)}
 			continue
 		}
-		k.epochs[r.Key] = r.Value.Epoch
+		k.records[r.Key] = r.Value
 	}
 	return nil
 }

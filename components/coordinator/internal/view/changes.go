@@ -147,7 +147,7 @@ func (c *Changes) concern(key string, index uint64, before, after *View) {
 
 // asked adds the groups that an operator's key affects.
 func (c *Changes) asked(key string, index uint64, segments []string, before, after *View) {
-	for _, prefix := range []string{store.DeletePrefix, store.DeleteDisksPrefix, store.AdoptPrefix, store.FloorPrefix, store.RotatePrefix} {
+	for _, prefix := range []string{store.DeletePrefix, store.DeleteDisksPrefix, store.AdoptPrefix, store.FloorPrefix, store.RotatePrefix, store.SealPrefix} {
 		if !strings.HasPrefix(key, prefix) {
 			continue
 		}

@@ -108,6 +108,7 @@ var kinds = []kind{
 		v.readWayOut(ctx, at, errs)
 		v.readOverrides(ctx, at, errs)
 		v.readRotates(ctx, at, errs)
+		v.readSeals(ctx, at)
 		v.readGate(ctx, at)
 		v.LastBackup = keyed[store.LastBackup](ctx, at, store.LastBackupKey, errs)[store.LastBackupKey].Value
 		v.Recovery = store.Recovery{}

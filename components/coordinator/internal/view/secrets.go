@@ -3,6 +3,7 @@ package view
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"cadre.dev/core/group"
@@ -45,6 +46,43 @@ func (v *View) readRotates(ctx context.Context, at moment, errs *[]error) {
 	}
 }
 
+// readSeals reads the sealed values that wait for the leader. A request that is unreadable, or names
+// another secret than its key, has no ciphertext: the leader deletes it.
+func (v *View) readSeals(ctx context.Context, at moment) {
+	v.Seals = map[SecretName]Rec[store.SealRequest]{}
+	var unread []error
+	requests := keyed[store.SealRequest](ctx, at, store.SealPrefix, &unread)
+	for _, e := range at.entries {
+		rest, ok := strings.CutPrefix(e.Key, store.SealPrefix)
+		groupName, name, both := strings.Cut(rest, "/")
+		if !ok || !both {
+			continue
+		}
+		rec := Rec[store.SealRequest]{Value: requests[e.Key].Value, Index: e.Index}
+		if rec.Value.Group != groupName || rec.Value.Name != name {
+			rec.Value = store.SealRequest{}
+		}
+		v.Seals[SecretName{Group: groupName, Name: name}] = rec
+	}
+}
+
+// NoValue returns the names of the secrets of spec whose value an operator has yet to give, sorted. A
+// secret with an unreadable record is not among them.
+func (v *View) NoValue(spec group.Spec) []string {
+	var out []string
+	for _, one := range spec.AllSecrets() {
+		name := SecretName{Group: spec.Name, Name: one.Name}
+		if one.Sealed() && v.Secrets[name].Value.Sealed == (store.SealedRef{}) && !v.unreadable(store.SecretKey(name.Group, name.Name)) {
+			out = append(out, one.Name)
+		}
+	}
+	return out
+}
+
+func (v *View) unreadable(key string) bool {
+	return slices.ContainsFunc(v.Bad, func(bad *store.RecordError) bool { return bad.Key == key })
+}
+
 // EpochsOf returns the current epochs of a group's secrets that have a record, and the highest
 // index of those records. Unreadable records count in the index: a record that becomes unreadable
 // is a change.
@@ -69,13 +107,18 @@ func (v *View) badIndex(prefix string) (index uint64) {
 	return index
 }
 
-// secretProblems returns the unreadable records of secrets that the spec's Slots need.
+// secretProblems returns the secrets of the spec without a value, and the unreadable records of its
+// secrets.
 func (v *View) secretProblems(spec group.Spec) []policy.Problem {
 	needed := map[string]bool{}
 	for _, one := range spec.AllSecrets() {
 		needed[store.SecretKey(spec.Name, one.Name)] = true
 	}
 	var out []policy.Problem
+	for _, name := range v.NoValue(spec) {
+		out = append(out, policy.Problem{Reason: string(policy.CodeSecretNoValue), Message: fmt.Sprintf(
+			"secret %s has no value, and no boot is admitted without it: cadre secret set %s/%s --from-file FILE", name, spec.Name, name)})
+	}
 	for _, bad := range v.Bad {
 		if needed[bad.Key] {
 			out = append(out, policy.Problem{Reason: policy.ProblemUnreadable, Message: bad.Error() + "; a running member keeps its value, " +

@@ -68,7 +68,9 @@ type View struct {
 	// Secrets and Rotates by group and name: epochs, and requests for new ones.
 	Secrets map[SecretName]Rec[store.SecretRecord]
 	Rotates map[SecretName]Rec[store.RotateRequest]
-	Gate    Gate
+	// Seals by group and name: sealed values that wait for the leader.
+	Seals map[SecretName]Rec[store.SealRequest]
+	Gate  Gate
 	// Ledger has the leader's accepted exceptions and lowerings.
 	Ledger Rec[policy.TCBLedger]
 	Term   uint64
