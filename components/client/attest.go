@@ -86,6 +86,18 @@ func Attest(ctx context.Context, c Context, opts Options) (Attested, error) {
 
 // prove checks one answer that arrived over ch.
 func prove(ctx context.Context, c Context, v *attest.Verifier, ch channel, r *apiv1.AttestCoordinatorResponse) (Attested, error) {
+	if err := checkSizes(r); err != nil {
+		return Attested{}, err
+	}
+	st, err := statement.DecodeCoordinator(r.GetStatement())
+	if err != nil {
+		return Attested{}, fmt.Errorf("statement: %w", err)
+	}
+	return proveStatement(ctx, c, v, ch, r, st, st.ReportData())
+}
+
+// checkSizes bounds the parts of an answer before any is read.
+func checkSizes(r *apiv1.AttestCoordinatorResponse) error {
 	for _, part := range []struct {
 		name      string
 		size, max int
@@ -95,13 +107,15 @@ func prove(ctx context.Context, c Context, v *attest.Verifier, ch channel, r *ap
 		{"collateral", len(r.GetCollateral()), collateral.MaxBundleSize},
 	} {
 		if part.size == 0 || part.size > part.max {
-			return Attested{}, fmt.Errorf("the %s has %d bytes, want 1 to %d", part.name, part.size, part.max)
+			return fmt.Errorf("the %s has %d bytes, want 1 to %d", part.name, part.size, part.max)
 		}
 	}
-	st, err := statement.DecodeCoordinator(r.GetStatement())
-	if err != nil {
-		return Attested{}, fmt.Errorf("statement: %w", err)
-	}
+	return nil
+}
+
+// proveStatement checks the answer of a coordinator that asserts st. data is the report data of its
+// whole statement.
+func proveStatement(ctx context.Context, c Context, v *attest.Verifier, ch channel, r *apiv1.AttestCoordinatorResponse, st statement.Coordinator, data [64]byte) (Attested, error) {
 	caDigest := sha256.Sum256(r.GetCaBundlePem())
 	switch {
 	case st.Cluster != c.Cluster:
@@ -119,7 +133,7 @@ func prove(ctx context.Context, c Context, v *attest.Verifier, ch channel, r *ap
 	case !bytes.Equal(st.CABundleSHA256, caDigest[:]):
 		return Attested{}, errors.New("its statement is for another cluster CA than it sent")
 	}
-	claims, err := v.Verify(ctx, attest.Evidence{Quote: r.GetQuote(), EventLog: r.GetEventLog(), AppCompose: r.GetAppCompose(), Collateral: r.GetCollateral()}, st.ReportData())
+	claims, err := v.Verify(ctx, attest.Evidence{Quote: r.GetQuote(), EventLog: r.GetEventLog(), AppCompose: r.GetAppCompose(), Collateral: r.GetCollateral()}, data)
 	if err != nil {
 		return Attested{}, fmt.Errorf("evidence: %w", err)
 	}

@@ -67,7 +67,7 @@ func (s *Server) ProveItself(t testing.TB, faults attestsim.Faults) *Evidence {
 		t.Fatal(err)
 	}
 	quoter := attest.NewGuestClient(socket)
-	s.Attest = func(ctx context.Context, r *apiv1.AttestCoordinatorRequest) (*apiv1.AttestCoordinatorResponse, error) {
+	s.prove = func(ctx context.Context, nonce []byte, complete func(statement.Coordinator) assertion) (*apiv1.AttestCoordinatorResponse, error) {
 		from, _ := peer.FromContext(ctx)
 		info, _ := from.AuthInfo.(credentials.TLSInfo)
 		exporter, err := info.State.ExportKeyingMaterial("EXPORTER-cadre-admission-v1", nil, 32)
@@ -76,7 +76,7 @@ func (s *Server) ProveItself(t testing.TB, faults attestsim.Faults) *Evidence {
 		}
 		ca := sha256.Sum256(s.caPEM)
 		st := statement.Coordinator{Cluster: "demo", ClusterID: s.clusterID, AppID: AppID, Slot: "coordinator-0",
-			TLSPublicKey: leaf.RawSubjectPublicKeyInfo, Exporter: exporter, PeerNonce: r.GetNonce(), CABundleSHA256: ca[:]}
+			TLSPublicKey: leaf.RawSubjectPublicKeyInfo, Exporter: exporter, PeerNonce: nonce, CABundleSHA256: ca[:]}
 		bundle, err := cloud.Collateral(time.Now(), e.Posture)
 		if err != nil {
 			return nil, status.Error(codes.Internal, err.Error())
@@ -89,13 +89,23 @@ func (s *Server) ProveItself(t testing.TB, faults attestsim.Faults) *Evidence {
 		if e.Change != nil {
 			e.Change(&st, out)
 		}
-		data := st.ReportData()
+		whole := complete(st)
+		data := whole.ReportData()
 		ev, err := quoter.GetQuote(ctx, data[:])
 		if err != nil {
 			return nil, status.Error(codes.Internal, err.Error())
 		}
-		out.Statement, out.Quote, out.EventLog, out.AppCompose = st.Encode(), ev.Quote, ev.EventLog, ev.AppCompose
+		out.Statement, out.Quote, out.EventLog, out.AppCompose = whole.Encode(), ev.Quote, ev.EventLog, ev.AppCompose
 		return out, nil
 	}
+	s.Attest = func(ctx context.Context, r *apiv1.AttestCoordinatorRequest) (*apiv1.AttestCoordinatorResponse, error) {
+		return s.prove(ctx, r.GetNonce(), func(own statement.Coordinator) assertion { return own })
+	}
 	return e
+}
+
+// assertion is a statement of package attest/statement.
+type assertion interface {
+	Encode() []byte
+	ReportData() [64]byte
 }

@@ -28,6 +28,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"cadre.dev/attest"
+	"cadre.dev/attest/statement"
 	"cadre.dev/client"
 	"cadre.dev/core/audit"
 	"cadre.dev/core/group"
@@ -75,10 +76,15 @@ type Server struct {
 	apiv1.UnimplementedOperatorServiceServer
 	apiv1.UnimplementedCoordinatorsServiceServer
 	apiv1.UnimplementedBootServiceServer
+	apiv1.UnimplementedSealingServiceServer
 	logs
 
 	// Attest answers AttestCoordinator; nil: unimplemented. Set it before Start.
 	Attest func(ctx context.Context, req *apiv1.AttestCoordinatorRequest) (*apiv1.AttestCoordinatorResponse, error)
+	// ChangeSealingKey alters the statement of GetSealingKey; nil: unchanged. Set it before Start.
+	ChangeSealingKey func(*statement.SealingKey)
+	// ReplaceSealingKey takes the place of the key in the statement after it was quoted; nil: unchanged.
+	ReplaceSealingKey []byte
 	// OnApply runs after a spec was stored, with the lock held. It may set the group's Status and
 	// Plan as a leader would.
 	OnApply func(g *Group)
@@ -94,6 +100,8 @@ type Server struct {
 	caPEM     []byte
 	caKey     ed25519.PrivateKey
 	cert      tls.Certificate
+	// prove returns evidence for a statement; nil: ProveItself was not called.
+	prove func(ctx context.Context, nonce []byte, complete func(statement.Coordinator) assertion) (*apiv1.AttestCoordinatorResponse, error)
 	// watching receives a value when a watcher waits for a change; the send never blocks.
 	watching chan struct{}
 
@@ -109,6 +117,7 @@ type Server struct {
 	requests  map[string]string // guarded like restarts; the request of each id
 	overlay   Overlay
 	secrets   []*apiv1.Secret
+	given     string // the last value of SetSecret
 	overrides []*apiv1.Override
 	gateWords []*apiv1.Gate
 	operators []*apiv1.Operator
@@ -188,6 +197,7 @@ func (s *Server) serve(t testing.TB, listener net.Listener) {
 	apiv1.RegisterRecoveryServiceServer(server, s)
 	apiv1.RegisterBackupServiceServer(server, s)
 	apiv1.RegisterBootServiceServer(server, s)
+	apiv1.RegisterSealingServiceServer(server, s)
 	apiv1.RegisterControlServiceServer(server, s)
 	apiv1.RegisterAuditServiceServer(server, s)
 	apiv1.RegisterOperatorServiceServer(server, s)

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -12,7 +13,11 @@ import (
 func usageArgs(c *cobra.Command) {
 	if check := c.Args; check != nil {
 		c.Args = func(cmd *cobra.Command, args []string) error {
-			if err := check(cmd, args); err != nil {
+			err := check(cmd, args)
+			if _, own := errors.AsType[usageError](err); own {
+				return seeHelp(cmd, err)
+			}
+			if err != nil {
 				return seeHelp(cmd, argsError(cmd.Use, args, err))
 			}
 			return nil

@@ -20,9 +20,9 @@ const (
 func (a *App) secretCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "secret", Short: "Secrets: which epoch is in force, and a new one; never a value",
-		Long: "Secrets are declared in a group's file with secret \"name\" { } and are made inside the\ncoordinators; the workload reads /run/mesh/secrets/<name>. No command shows a value.",
+		Long: "Secrets are declared in a group's file with secret \"name\" { }. The coordinators make the value,\nor with source = \"operator\" an operator gives it by `cadre secret set`. The workload reads\n/run/mesh/secrets/<name>. No command shows a value.",
 	}
-	c.AddCommand(a.secretList(), a.secretRotate())
+	c.AddCommand(a.secretList(), a.secretRotate(), a.secretSet())
 	return c
 }
 

@@ -21,7 +21,19 @@ const quoteWait = 5 * time.Second
 // AttestCoordinator implements ClusterService. It returns evidence over the caller's nonce, this
 // server's key and this connection.
 func (s *Server) AttestCoordinator(ctx context.Context, req *apiv1.AttestCoordinatorRequest) (*apiv1.AttestCoordinatorResponse, error) {
-	if len(req.GetNonce()) != 32 {
+	return s.attest(ctx, req.GetNonce(), func(own statement.Coordinator) assertion { return own })
+}
+
+// assertion is a statement of package attest/statement.
+type assertion interface {
+	Encode() []byte
+	ReportData() [64]byte
+}
+
+// attest returns evidence for the statement that complete returns. Its part about the coordinator covers
+// the caller's nonce, this server's key and this connection.
+func (s *Server) attest(ctx context.Context, nonce []byte, complete func(statement.Coordinator) assertion) (*apiv1.AttestCoordinatorResponse, error) {
+	if len(nonce) != 32 {
 		return nil, status.Error(codes.InvalidArgument, "nonce: want 32 bytes")
 	}
 	from, _ := peer.FromContext(ctx)
@@ -48,10 +60,10 @@ func (s *Server) AttestCoordinator(ctx context.Context, req *apiv1.AttestCoordin
 		return nil, status.Error(codes.Unavailable, "OVERLOADED: too many attestations at once; try again")
 	}
 	bundle := s.cfg.Root.CA().BundleSHA256()
-	own := statement.Coordinator{
+	own := complete(statement.Coordinator{
 		Cluster: s.cfg.Cluster, ClusterID: s.cfg.Root.ClusterID(), AppID: s.cfg.AppID, Slot: s.cfg.Slot, TLSPublicKey: s.cfg.Identity.PublicKey(),
-		Exporter: channel, PeerNonce: req.GetNonce(), CABundleSHA256: bundle[:],
-	}
+		Exporter: channel, PeerNonce: nonce, CABundleSHA256: bundle[:],
+	})
 	reportData := own.ReportData()
 	evidence, err := s.cfg.Quoter.GetQuote(ctx, reportData[:])
 	if err != nil {

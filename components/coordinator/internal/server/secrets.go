@@ -66,7 +66,8 @@ func (s *Server) ListSecrets(ctx context.Context, req *apiv1.ListSecretsRequest)
 		for _, one := range spec.AllSecrets() {
 			every, _ := one.Every()
 			described := s.describe(c.view, view.SecretName{Group: name, Name: one.Name}, every)
-			described.Owner, described.Mode = one.Owner, one.Mode
+			described.Owner, described.Mode, described.Source = one.Owner, one.Mode, string(one.Source)
+			described.NoValue = slices.Contains(c.view.NoValue(spec), one.Name)
 			out.Secrets = append(out.Secrets, described)
 		}
 	}
@@ -77,6 +78,9 @@ func (s *Server) ListSecrets(ctx context.Context, req *apiv1.ListSecretsRequest)
 func (s *Server) describe(v *view.View, name view.SecretName, every time.Duration) *apiv1.Secret {
 	out := &apiv1.Secret{Group: name.Group, Name: name.Name}
 	_, out.Requested = v.Rotates[name]
+	if _, waits := v.Seals[name]; waits {
+		out.Requested = true
+	}
 	rec, ok := v.Secrets[name]
 	if !ok {
 		return out
@@ -147,7 +151,12 @@ func (s *Server) rotating(ctx context.Context, req *apiv1.RotateSecretRequest) (
 		return nil, err
 	}
 	spec, _, _ := c.view.InForce(req.GetGroup())
-	if !slices.ContainsFunc(spec.AllSecrets(), func(one group.Secret) bool { return one.Name == req.GetName() }) {
+	at := slices.IndexFunc(spec.AllSecrets(), func(one group.Secret) bool { return one.Name == req.GetName() })
+	if at >= 0 && spec.AllSecrets()[at].Sealed() {
+		return nil, status.Errorf(codes.FailedPrecondition, "coordinators make no value of %s/%s, which has source = \"operator\": give another value with `cadre secret set %s/%s --from-file FILE`",
+			req.GetGroup(), req.GetName(), req.GetGroup(), req.GetName())
+	}
+	if at < 0 {
 		return nil, status.Errorf(codes.NotFound, "group %s has no secret %q: declare it with secret %q { } in its file", req.GetGroup(), req.GetName(), req.GetName())
 	}
 	return c, nil

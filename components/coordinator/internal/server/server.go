@@ -150,6 +150,7 @@ type Server struct {
 	apiv1.UnimplementedCoordinatorsServiceServer
 	apiv1.UnimplementedBackupServiceServer
 	apiv1.UnimplementedBootServiceServer
+	apiv1.UnimplementedSealingServiceServer
 	cfg      Config
 	operator operatorOnce
 	callers  *callers.Callers
@@ -215,6 +216,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	apiv1.RegisterCoordinatorsServiceServer(server, s)
 	apiv1.RegisterBackupServiceServer(server, s)
 	apiv1.RegisterBootServiceServer(server, s)
+	apiv1.RegisterSealingServiceServer(server, s)
 	apiv1.RegisterMetricsServiceServer(server, newMetricsServer(s))
 	apiv1.RegisterLogServiceServer(server, logService{s: s})
 	apiv1.RegisterGateServiceServer(server, gateService{s: s})

@@ -3,7 +3,6 @@ package view
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"cadre.dev/core/group"
@@ -72,15 +71,11 @@ func (v *View) NoValue(spec group.Spec) []string {
 	var out []string
 	for _, one := range spec.AllSecrets() {
 		name := SecretName{Group: spec.Name, Name: one.Name}
-		if one.Sealed() && v.Secrets[name].Value.Sealed == (store.SealedRef{}) && !v.unreadable(store.SecretKey(name.Group, name.Name)) {
+		if one.Sealed() && v.Secrets[name].Value.Sealed == (store.SealedRef{}) && !v.Unreadable(store.SecretKey(name.Group, name.Name)) {
 			out = append(out, one.Name)
 		}
 	}
 	return out
-}
-
-func (v *View) unreadable(key string) bool {
-	return slices.ContainsFunc(v.Bad, func(bad *store.RecordError) bool { return bad.Key == key })
 }
 
 // EpochsOf returns the current epochs of a group's secrets that have a record, and the highest

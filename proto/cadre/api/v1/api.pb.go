@@ -2015,8 +2015,12 @@ type Secret struct {
 	// A rotation was asked for and has not begun.
 	Requested bool `protobuf:"varint,11,opt,name=requested,proto3" json:"requested,omitempty"`
 	// Slots whose agents have the epoch in force, among the agents connected here.
-	Delivered     uint32 `protobuf:"varint,12,opt,name=delivered,proto3" json:"delivered,omitempty"`
-	Connected     uint32 `protobuf:"varint,13,opt,name=connected,proto3" json:"connected,omitempty"`
+	Delivered uint32 `protobuf:"varint,12,opt,name=delivered,proto3" json:"delivered,omitempty"`
+	Connected uint32 `protobuf:"varint,13,opt,name=connected,proto3" json:"connected,omitempty"`
+	// "operator" for a value that operators seal; empty: coordinators derive the value.
+	Source string `protobuf:"bytes,14,opt,name=source,proto3" json:"source,omitempty"`
+	// An operator has yet to give the value.
+	NoValue       bool `protobuf:"varint,15,opt,name=no_value,json=noValue,proto3" json:"no_value,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2140,6 +2144,20 @@ func (x *Secret) GetConnected() uint32 {
 		return x.Connected
 	}
 	return 0
+}
+
+func (x *Secret) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Secret) GetNoValue() bool {
+	if x != nil {
+		return x.NoValue
+	}
+	return false
 }
 
 type RotateSecretRequest struct {
@@ -2391,7 +2409,7 @@ const file_cadre_api_v1_api_proto_rawDesc = "" +
 	"\x12ListSecretsRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\"E\n" +
 	"\x13ListSecretsResponse\x12.\n" +
-	"\asecrets\x18\x01 \x03(\v2\x14.cadre.api.v1.SecretR\asecrets\"\x84\x03\n" +
+	"\asecrets\x18\x01 \x03(\v2\x14.cadre.api.v1.SecretR\asecrets\"\xb7\x03\n" +
 	"\x06Secret\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -2407,7 +2425,9 @@ const file_cadre_api_v1_api_proto_rawDesc = "" +
 	" \x01(\tR\x04step\x12\x1c\n" +
 	"\trequested\x18\v \x01(\bR\trequested\x12\x1c\n" +
 	"\tdelivered\x18\f \x01(\rR\tdelivered\x12\x1c\n" +
-	"\tconnected\x18\r \x01(\rR\tconnected\"W\n" +
+	"\tconnected\x18\r \x01(\rR\tconnected\x12\x16\n" +
+	"\x06source\x18\x0e \x01(\tR\x06source\x12\x19\n" +
+	"\bno_value\x18\x0f \x01(\bR\anoValue\"W\n" +
 	"\x13RotateSecretRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
