@@ -54,9 +54,9 @@ func TestSetSecretSealsToTheProvenKey(t *testing.T) {
 	}
 }
 
-// TestTOK20_NothingIsSealedToAnUnprovenKey: whoever answers in a coordinator's place, with another
-// machine, another app or another key than the quote's, receives no ciphertext.
-func TestTOK20_NothingIsSealedToAnUnprovenKey(t *testing.T) {
+// TestTOK23_NothingIsSealedToAnUnprovenKey: a party in a coordinator's place, with another machine,
+// another app or another connection than the quote's, receives no ciphertext.
+func TestTOK23_NothingIsSealedToAnUnprovenKey(t *testing.T) {
 	type st = statement.Coordinator
 	type reply = apiv1.AttestCoordinatorResponse
 	for _, c := range []struct {
@@ -94,9 +94,9 @@ func TestTOK20_NothingIsSealedToAnUnprovenKey(t *testing.T) {
 	}
 }
 
-// TestTOK20_TheQuoteOfAnotherKeyProvesNothing: a key that a relay puts in place of the proven one does
+// TestTOK23_TheQuoteOfAnotherKeyProvesNothing: a key that a relay puts in place of the proven one does
 // not fit the quote.
-func TestTOK20_TheQuoteOfAnotherKeyProvesNothing(t *testing.T) {
+func TestTOK23_TheQuoteOfAnotherKeyProvesNothing(t *testing.T) {
 	b := sealing(t, nil)
 	b.server.ReplaceSealingKey = bytes.Repeat([]byte{9}, 32)
 	_, err := dial(t, b.ctx).SetSecret(t.Context(), "web", "s3-key", secret.FromString("correct horse"), "", false)

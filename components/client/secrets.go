@@ -28,6 +28,8 @@ type Secret struct {
 	// Delivered is how many of the Connected Slots have the epoch in force.
 	Delivered uint32 `json:"delivered"`
 	Connected uint32 `json:"connected"`
+	// Ahead is how many of the Connected Slots have a later epoch than the record, which went back.
+	Ahead uint32 `json:"ahead,omitempty"`
 	// Source is "operator" for a value that operators seal; "": coordinators derive the value.
 	Source string `json:"source,omitempty"`
 	// NoValue: an operator has yet to give the value, so no Boot is admitted.
@@ -46,7 +48,7 @@ func (c *Client) Secrets(ctx context.Context, group string) ([]Secret, error) {
 	for _, s := range r.GetSecrets() {
 		one := Secret{
 			Group: s.GetGroup(), Name: s.GetName(), Epoch: s.GetEpoch(), Reason: s.GetReason(), By: s.GetBy(), Owner: s.GetOwner(), Mode: s.GetMode(),
-			Step: s.GetStep(), Requested: s.GetRequested(), Delivered: s.GetDelivered(), Connected: s.GetConnected(), Source: s.GetSource(), NoValue: s.GetNoValue(),
+			Step: s.GetStep(), Requested: s.GetRequested(), Delivered: s.GetDelivered(), Connected: s.GetConnected(), Source: s.GetSource(), Ahead: s.GetAhead(), NoValue: s.GetNoValue(),
 		}
 		if s.GetRotatedAt() != nil {
 			one.RotatedAt = s.GetRotatedAt().AsTime()

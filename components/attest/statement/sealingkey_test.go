@@ -12,8 +12,8 @@ func goodSealingKey() SealingKey {
 	return SealingKey{Coordinator: goodCoordinator(), KeyEpoch: 1, PublicKey: bytes.Repeat([]byte{5}, 32)}
 }
 
-// TestATT14_TOK20_ASealingKeyIsNoOtherStatement: the quote of another purpose proves no sealing key.
-func TestATT14_TOK20_ASealingKeyIsNoOtherStatement(t *testing.T) {
+// TestATT14_TOK23_ASealingKeyIsNoOtherStatement: the quote of another purpose proves no sealing key.
+func TestATT14_TOK23_ASealingKeyIsNoOtherStatement(t *testing.T) {
 	good := goodSealingKey()
 	got, err := DecodeSealingKey(good.Encode())
 	if err != nil || !reflect.DeepEqual(got, good) || got.Validate() != nil {

@@ -25,9 +25,9 @@ func key(t *testing.T, first byte) sealed.Key {
 
 var place = sealed.Place{ClusterID: "0123456789abcdef0123456789abcdef", Group: "web", Name: "s3-key", Epoch: 3, KeyEpoch: 1}
 
-// TestTOK20_ACiphertextOpensInItsOnePlace: another cluster, group, name or epoch does not open it, nor
+// TestTOK23_ACiphertextOpensInItsOnePlace: another cluster, group, name or epoch does not open it, nor
 // does another key, and no changed byte is accepted.
-func TestTOK20_ACiphertextOpensInItsOnePlace(t *testing.T) {
+func TestTOK23_ACiphertextOpensInItsOnePlace(t *testing.T) {
 	k := key(t, 1)
 	for _, size := range []int{1, 100, 64 << 10} {
 		value := secret.New(bytes.Repeat([]byte{0xa5}, size))

@@ -20,7 +20,7 @@ func secretsOfDemo() []*apiv1.Secret {
 		{Group: "web", Name: "cookie", Epoch: 3, RotatedAt: ago(40 * time.Second), By: "operator", Reason: "it was in a screenshot", Owner: "999:999", Mode: "0600",
 			NextRotation: timestamppb.New(noon.Add(720 * time.Hour)), Delivered: 2, Connected: 3},
 		{Group: "web", Name: "new"},
-		{Group: "web", Name: "s3-key", Epoch: 2, RotatedAt: ago(5 * time.Minute), By: "alice", Reason: "new key of May", Owner: "0:0", Mode: "0600", Source: "operator", Delivered: 3, Connected: 3},
+		{Group: "web", Name: "s3-key", Epoch: 2, RotatedAt: ago(5 * time.Minute), By: "alice", Reason: "new key of May", Owner: "0:0", Mode: "0600", Source: "operator", Delivered: 3, Connected: 3, Ahead: 1},
 		{Group: "web", Name: "tls", Owner: "0:0", Mode: "0400", Source: "operator", NoValue: true, Connected: 3},
 		{Group: "worker", Name: "superuser", Epoch: 1, RotatedAt: ago(26 * time.Hour), Reason: "first seen", Delivered: 3, Connected: 3},
 	}

@@ -86,5 +86,8 @@ func delivered(one client.Secret) Cell {
 	if one.Delivered < one.Connected {
 		tone = Warn
 	}
+	if one.Ahead > 0 {
+		return T(fmt.Sprintf("%d/%d, %d later", one.Delivered, one.Connected, one.Ahead), Warn)
+	}
 	return T(fmt.Sprintf("%d/%d", one.Delivered, one.Connected), tone)
 }

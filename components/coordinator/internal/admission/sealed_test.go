@@ -42,9 +42,9 @@ func (h *harness) give(name string, epoch uint32, value string) {
 	}
 }
 
-// TestTOK20_ABootWithoutAnOperatorsValueIsNotAdmitted: the refusal names the command. A running Boot
+// TestTOK23_ABootWithoutAnOperatorsValueIsNotAdmitted: the refusal names the command. A running Boot
 // renews without the value, and receives each value with its epoch.
-func TestTOK20_ABootWithoutAnOperatorsValueIsNotAdmitted(t *testing.T) {
+func TestTOK23_ABootWithoutAnOperatorsValueIsNotAdmitted(t *testing.T) {
 	h := newHarness(t)
 	b := h.boot(composeText, h.seed)
 	inUse := &admissionv1.CredentialsInUse{TokensId: b.mustAdmit().GetCredentials().GetConsul().GetTokensId()}

@@ -7,9 +7,9 @@ import (
 	"cadre.dev/coordinator/internal/keys"
 )
 
-// TestTOK20_EveryCoordinatorOpensAndNoOtherClusterDoes: the sealing key is one key for a cluster ID and
+// TestTOK23_EveryCoordinatorOpensAndNoOtherClusterDoes: the sealing key is one key for a cluster ID and
 // a key epoch, and no other cluster has it.
-func TestTOK20_EveryCoordinatorOpensAndNoOtherClusterDoes(t *testing.T) {
+func TestTOK23_EveryCoordinatorOpensAndNoOtherClusterDoes(t *testing.T) {
 	public := func(r *keys.Root, epoch uint32) []byte {
 		t.Helper()
 		k, err := r.Sealing(t.Context(), epoch)

@@ -18,6 +18,9 @@ import (
 // earlier key still opens them after a change of this number.
 const KeyEpoch uint32 = 1
 
+// maxSkip bounds the epochs that one value skips. Members can have later epochs than restored records.
+const maxSkip = 1000
+
 // opened has the last opened value of each secret: each renewal of each Boot needs it.
 type opened struct {
 	mu   sync.Mutex
@@ -100,7 +103,7 @@ func Judge(v *view.View, spec group.Spec, text store.SealedSecret) string {
 			total += v.Secrets[view.SecretName{Group: spec.Name, Name: one.Name}].Value.Sealed.Bytes
 		}
 	}
-	next := v.Secrets[view.SecretName{Group: text.Group, Name: text.Name}].Value.Epoch + 1
+	last := v.Secrets[view.SecretName{Group: text.Group, Name: text.Name}].Value.Epoch
 	switch {
 	case size < 1:
 		return "the value is empty"
@@ -108,10 +111,20 @@ func Judge(v *view.View, spec group.Spec, text store.SealedSecret) string {
 		return fmt.Sprintf("the value has %d bytes, at most %d are allowed", size, group.MaxSealedBytes)
 	case total+size > group.MaxSealedGroupBytes:
 		return fmt.Sprintf("the operators' values of group %s would have %d bytes in all, at most %d are allowed", spec.Name, total+size, group.MaxSealedGroupBytes)
-	case text.Epoch != next:
-		return fmt.Sprintf("the value is sealed for epoch %d, and the next epoch is %d", text.Epoch, next)
+	case text.Epoch <= last, text.Epoch-last > maxSkip:
+		return fmt.Sprintf("the value is sealed for epoch %d, and the epoch in force is %d", text.Epoch, last)
 	}
 	return ""
+}
+
+// Next returns the epoch for the next value of a secret: above the record and above every member's.
+// reported has the latest epoch that members report.
+func Next(v *view.View, name view.SecretName, reported uint32) uint32 {
+	last := v.Secrets[name].Value.Epoch
+	if reported > last && reported-last < maxSkip {
+		last = reported
+	}
+	return last + 1
 }
 
 // take puts a requested value of an operator's secret in force. A request that cannot be is deleted: the
@@ -138,6 +151,7 @@ func (r *Rotator) take(ctx context.Context, lease store.Lease, v *view.View, spe
 	next := rec.Value
 	next.Group, next.Name = name.Group, name.Name
 	next = raise(next, request.Value.Reason, request.Value.By, now)
+	next.Epoch = text.Epoch
 	next.Sealed = store.SealedRef{SHA256: sealed.Digest(text.Ciphertext), Bytes: len(text.Ciphertext) - sealed.Overhead}
 	put, err := r.putSealed(ctx, text)
 	if err != nil {

@@ -62,9 +62,9 @@ func (o *office) value(service *Service, spec group.Spec) (string, uint32, error
 
 var operators = group.Secret{Name: "s3-key", Source: group.SecretOperator, Owner: "70:70", Mode: "0440"}
 
-// TestTOK20_AnOperatorsValueIsDeliveredByItsEpoch: none before the first value, each value under its
+// TestTOK23_AnOperatorsValueIsDeliveredByItsEpoch: none before the first value, each value under its
 // own epoch, and none after the declaration is gone.
-func TestTOK20_AnOperatorsValueIsDeliveredByItsEpoch(t *testing.T) {
+func TestTOK23_AnOperatorsValueIsDeliveredByItsEpoch(t *testing.T) {
 	o := newOffice(t)
 	service := New(plain{}, o.store)
 	spec := o.spec(operators, group.Secret{Name: "cookie"})
@@ -119,9 +119,9 @@ func TestTOK20_AnOperatorsValueIsDeliveredByItsEpoch(t *testing.T) {
 	}
 }
 
-// TestTOK20_NoOtherCiphertextIsTaken: an older epoch, another secret's, a damaged and an unreadable
+// TestTOK23_NoOtherCiphertextIsTaken: an older epoch, another secret's, a damaged and an unreadable
 // request leave the value in force.
-func TestTOK20_NoOtherCiphertextIsTaken(t *testing.T) {
+func TestTOK23_NoOtherCiphertextIsTaken(t *testing.T) {
 	o := newOffice(t)
 	service := New(plain{}, o.store)
 	spec := o.spec(operators, group.Secret{Name: "other", Source: group.SecretOperator})
@@ -142,7 +142,7 @@ func TestTOK20_NoOtherCiphertextIsTaken(t *testing.T) {
 	empty := sealedFor(t, "web", "s3-key", 3, "")
 	for what, bad := range map[string]store.SealedSecret{
 		"an older epoch": old, "an older value as the next epoch": renamed, "another secret's": moved, "a changed byte": flipped, "a later key": future, "too large": huge, "empty": empty,
-		"the name of another secret": sealedFor(t, "web", "other", 1, "x"), "an epoch ahead": sealedFor(t, "web", "s3-key", 4, "x"), "nothing": {},
+		"the name of another secret": sealedFor(t, "web", "other", 1, "x"), "an epoch far ahead": sealedFor(t, "web", "s3-key", 3+maxSkip, "x"), "the last of all epochs": sealedFor(t, "web", "s3-key", 1<<32-1, "x"), "nothing": {},
 	} {
 		o.request(bad)
 		o.settled()
@@ -158,9 +158,9 @@ func TestTOK20_NoOtherCiphertextIsTaken(t *testing.T) {
 	}
 }
 
-// TestTOK20_ARecordThatWentBackIsNotDelivered: a writer of the leader's records who puts an older
-// ciphertext below the present epoch, or the other way round, gets no value delivered.
-func TestTOK20_ARecordThatWentBackIsNotDelivered(t *testing.T) {
+// TestTOK23_ARecordThatWentBackIsNotDelivered: no value is delivered after a writer of the leader's
+// records puts an older ciphertext below the present epoch, or the other way round.
+func TestTOK23_ARecordThatWentBackIsNotDelivered(t *testing.T) {
 	o := newOffice(t)
 	spec := o.spec(operators)
 	old := sealedFor(t, "web", "s3-key", 1, "old")
@@ -212,6 +212,25 @@ func TestTOK20_ARecordThatWentBackIsNotDelivered(t *testing.T) {
 	o.write(store.SealedKey("web", "s3-key"), fresh.Value)
 	if got, _, err := o.value(New(plain{}, o.store), spec); got != "new" || err != nil {
 		t.Errorf("after the repair: %q, %v", got, err)
+	}
+}
+
+// After a restore the records can have an older epoch than members: the next value is above both, so
+// that members renew at once.
+func TestTheNextEpochIsAboveEveryMembers(t *testing.T) {
+	name := view.SecretName{Group: "web", Name: "s3-key"}
+	v := &view.View{Secrets: map[view.SecretName]view.Rec[store.SecretRecord]{name: {Value: store.SecretRecord{Epoch: 2}}}}
+	for reported, want := range map[uint32]uint32{0: 3, 2: 3, 3: 4, 7: 8, 1<<32 - 1: 3} {
+		if got := Next(v, name, reported); got != want {
+			t.Errorf("reported %d: %d, want %d", reported, got, want)
+		}
+	}
+	o := newOffice(t)
+	spec := o.spec(operators)
+	o.request(sealedFor(t, "web", "s3-key", 5, "a value"))
+	o.settled()
+	if got, at, err := o.value(New(plain{}, o.store), spec); got != "a value" || at != 5 || err != nil {
+		t.Errorf("%q of epoch %d, %v", got, at, err)
 	}
 }
 

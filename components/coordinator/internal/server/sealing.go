@@ -39,7 +39,9 @@ func (s *Server) GetSealingKey(ctx context.Context, req *apiv1.GetSealingKeyRequ
 	if err != nil {
 		return nil, err
 	}
-	return &apiv1.GetSealingKeyResponse{Proof: proof, NextEpoch: c.view.Secrets[view.SecretName{Group: req.GetGroup(), Name: req.GetName()}].Value.Epoch + 1}, nil
+	name := view.SecretName{Group: req.GetGroup(), Name: req.GetName()}
+	_, reported := s.look(c.view, name, 0)
+	return &apiv1.GetSealingKeyResponse{Proof: proof, NextEpoch: secrets.Next(c.view, name, reported)}, nil
 }
 
 // SetSecret implements SealingService. It opens the ciphertext, so that the caller learns of a value

@@ -18,9 +18,9 @@ import (
 	"cadre.dev/store"
 )
 
-// TestTOK20_AnOperatorsValueIsKeptAsCiphertext: the call writes a request that holds no value, with one
+// TestTOK23_AnOperatorsValueIsKeptAsCiphertext: the call writes a request that holds no value, with one
 // entry of the audit chain that names the epoch. A value that would never be delivered is refused.
-func TestTOK20_AnOperatorsValueIsKeptAsCiphertext(t *testing.T) {
+func TestTOK23_AnOperatorsValueIsKeptAsCiphertext(t *testing.T) {
 	const value = "correct-horse-battery"
 	a := newAPI(t)
 	var err error
@@ -81,8 +81,8 @@ func TestTOK20_AnOperatorsValueIsKeptAsCiphertext(t *testing.T) {
 		code  codes.Code
 	}{
 		"another secret's": {moved, operatorToken, codes.InvalidArgument}, "a changed byte": {flipped, operatorToken, codes.InvalidArgument},
-		"a later key": {later, operatorToken, codes.InvalidArgument}, "the wrong epoch": {seal("s3-key", 2, value), operatorToken, codes.FailedPrecondition},
-		"empty": {seal("s3-key", 1, ""), operatorToken, codes.FailedPrecondition}, "too large": {seal("s3-key", 1, strings.Repeat("x", group.MaxSealedBytes+1)), operatorToken, codes.InvalidArgument},
+		"a later key": {later, operatorToken, codes.InvalidArgument}, "an epoch far ahead": {seal("s3-key", 2000, value), operatorToken, codes.FailedPrecondition},
+		"no epoch": {seal("s3-key", 0, value), operatorToken, codes.FailedPrecondition}, "empty": {seal("s3-key", 1, ""), operatorToken, codes.FailedPrecondition}, "too large": {seal("s3-key", 1, strings.Repeat("x", group.MaxSealedBytes+1)), operatorToken, codes.InvalidArgument},
 		"a derived secret": {seal("superuser", 1, value), operatorToken, codes.FailedPrecondition}, "undeclared": {seal("none", 1, value), operatorToken, codes.NotFound},
 		"a reason without bound": {endless, operatorToken, codes.InvalidArgument}, "nothing": {&apiv1.SetSecretRequest{}, operatorToken, codes.InvalidArgument},
 		"a workload's token": {good, a.workload, codes.PermissionDenied}, "no token": {good, "", codes.Unauthenticated},

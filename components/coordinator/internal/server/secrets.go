@@ -76,14 +76,20 @@ func (s *Server) ListSecrets(ctx context.Context, req *apiv1.ListSecretsRequest)
 
 // describe returns the public properties of one secret.
 func (s *Server) describe(v *view.View, name view.SecretName, every time.Duration) *apiv1.Secret {
-	out := &apiv1.Secret{Group: name.Group, Name: name.Name}
+	out, _ := s.look(v, name, every)
+	return out
+}
+
+// look is describe with the latest epoch that members report above the record; 0: none.
+func (s *Server) look(v *view.View, name view.SecretName, every time.Duration) (out *apiv1.Secret, latest uint32) {
+	out = &apiv1.Secret{Group: name.Group, Name: name.Name}
 	_, out.Requested = v.Rotates[name]
 	if _, waits := v.Seals[name]; waits {
 		out.Requested = true
 	}
 	rec, ok := v.Secrets[name]
 	if !ok {
-		return out
+		return out, 0
 	}
 	r := rec.Value
 	out.Epoch, out.Reason, out.By, out.Step = r.Epoch, r.Reason, r.By, string(r.Step)
@@ -104,8 +110,12 @@ func (s *Server) describe(v *view.View, name view.SecretName, every time.Duratio
 		if has >= r.Epoch {
 			out.Delivered++
 		}
+		if has > r.Epoch {
+			out.Ahead++
+			latest = max(latest, has)
+		}
 	}
-	return out
+	return out, latest
 }
 
 // RotateSecret implements ClusterService. A repeated call before the leader takes the first request

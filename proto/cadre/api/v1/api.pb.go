@@ -2020,7 +2020,9 @@ type Secret struct {
 	// "operator" for a value that operators seal; empty: coordinators derive the value.
 	Source string `protobuf:"bytes,14,opt,name=source,proto3" json:"source,omitempty"`
 	// An operator has yet to give the value.
-	NoValue       bool `protobuf:"varint,15,opt,name=no_value,json=noValue,proto3" json:"no_value,omitempty"`
+	NoValue bool `protobuf:"varint,15,opt,name=no_value,json=noValue,proto3" json:"no_value,omitempty"`
+	// Slots among connected whose agents have a later epoch than the record: the records went back.
+	Ahead         uint32 `protobuf:"varint,16,opt,name=ahead,proto3" json:"ahead,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2158,6 +2160,13 @@ func (x *Secret) GetNoValue() bool {
 		return x.NoValue
 	}
 	return false
+}
+
+func (x *Secret) GetAhead() uint32 {
+	if x != nil {
+		return x.Ahead
+	}
+	return 0
 }
 
 type RotateSecretRequest struct {
@@ -2409,7 +2418,7 @@ const file_cadre_api_v1_api_proto_rawDesc = "" +
 	"\x12ListSecretsRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\"E\n" +
 	"\x13ListSecretsResponse\x12.\n" +
-	"\asecrets\x18\x01 \x03(\v2\x14.cadre.api.v1.SecretR\asecrets\"\xb7\x03\n" +
+	"\asecrets\x18\x01 \x03(\v2\x14.cadre.api.v1.SecretR\asecrets\"\xcd\x03\n" +
 	"\x06Secret\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -2427,7 +2436,8 @@ const file_cadre_api_v1_api_proto_rawDesc = "" +
 	"\tdelivered\x18\f \x01(\rR\tdelivered\x12\x1c\n" +
 	"\tconnected\x18\r \x01(\rR\tconnected\x12\x16\n" +
 	"\x06source\x18\x0e \x01(\tR\x06source\x12\x19\n" +
-	"\bno_value\x18\x0f \x01(\bR\anoValue\"W\n" +
+	"\bno_value\x18\x0f \x01(\bR\anoValue\x12\x14\n" +
+	"\x05ahead\x18\x10 \x01(\rR\x05ahead\"W\n" +
 	"\x13RotateSecretRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
