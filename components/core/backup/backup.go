@@ -1,7 +1,7 @@
 // Package backup is the file of `cadre cluster backup`: one line with a header, one line for each
 // record, and one line with a MAC of all lines before. Each line is a JSON object. The key of the
 // MAC is derived from the cluster ID by the coordinators, so only a coordinator of the same cluster
-// makes or accepts a file. The file has no secret.
+// makes or accepts a file. The file has no secret in the clear.
 //
 // Inspect checks all but the MAC, on any machine. Open also checks the MAC, before it reads a
 // record.

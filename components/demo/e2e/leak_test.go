@@ -12,6 +12,7 @@ import (
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/hkdf"
+	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
@@ -25,6 +26,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -32,6 +34,7 @@ import (
 
 	"cadre.dev/attest"
 	"cadre.dev/client"
+	"cadre.dev/core/rollout"
 	"cadre.dev/demo/internal/leak"
 	"cadre.dev/demo/internal/rig"
 )
@@ -278,7 +281,7 @@ func (c *cluster) derivedCanaries(t *testing.T, p process, add func(string, []by
 		add("derived key "+purpose, key)
 		return key
 	}
-	for purpose, size := range map[string]int{"admission-nonce/1": 32, "management-token/1": 32, "gossip/1": 32, "gossip/2": 32, "secret/light/cookie/1": 24, "secret/light/cookie/2": 24} {
+	for purpose, size := range map[string]int{"admission-nonce/1": 32, "management-token/1": 32, "gossip/1": 32, "gossip/2": 32, "secret/light/cookie/1": 24, "secret/light/cookie/2": 24, "operator-secrets/1": 32} {
 		derive(purpose, size)
 	}
 	ca := ed25519.NewKeyFromSeed(derive("ca/1", ed25519.SeedSize))
@@ -415,7 +418,7 @@ func (c *cluster) answers(t *testing.T, scan func(sink string, text []byte)) {
 	for _, args := range [][]string{
 		{"cluster", "status"}, {"group", "list"}, {"group", "describe", rig.Light}, {"rollout", "plan", rig.Light}, {"rollout", "history", rig.Light},
 		{"instance", "list"}, {"instance", "describe", "light-0"}, {"overlay", "status"}, {"secret", "list"}, {"status"},
-		{"secret", "rotate", "light/nothing"}, {"group", "describe", "missing"}, {"instance", "describe", "light-99"},
+		{"secret", "rotate", "light/nothing"}, {"secret", "rotate", "light/s3-key"}, {"audit"}, {"group", "describe", "missing"}, {"instance", "describe", "light-99"},
 	} {
 		for _, format := range [][]string{nil, {"-o", "json"}} {
 			out, err := c.Cadre(within(t, 30*time.Second), append(args, format...)...)
@@ -425,6 +428,21 @@ func (c *cluster) answers(t *testing.T, scan func(sink string, text []byte)) {
 	figures, err := c.Cadre(within(t, 30*time.Second), "metrics", "--once")
 	scan("cadre metrics", fmt.Append(nil, figures, err))
 	c.report(t, scan)
+	// The records have ciphertexts, and so has a backup of them.
+	backup := filepath.Join(t.TempDir(), "backup")
+	if out, err := c.Cadre(within(t, time.Minute), "cluster", "backup", "-o", backup); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	text, err := os.ReadFile(backup)
+	if err != nil || !bytes.Contains(text, []byte(`"key":"sealed/light/s3-key"`)) {
+		t.Fatalf("a backup without the ciphertext: %v", err)
+	}
+	for line := range bytes.Lines(text) {
+		var record struct{ Value []byte }
+		if json.Unmarshal(line, &record) == nil {
+			scan("cadre cluster backup", record.Value)
+		}
+	}
 }
 
 // report gives each file of a support bundle to scan, which also must not have the operator's token.
@@ -512,21 +530,57 @@ func (c *cluster) disks(t *testing.T, scanner *leak.Scanner) (hits []leak.Hit, f
 	return hits, files
 }
 
-// cookie is the secret that cookied leaves in the group's spec.
-const cookie = "a secret"
+// cookie names the secrets that cookied leaves in the group's spec.
+const cookie = "secrets"
 
-// cookied gives the group a declared secret, unless the test before has left it there.
+// declared are these secrets: light/cookie is derived, and an operator seals light/s3-key.
+const declared = `  secret "cookie" {
+    owner = "65534:65534"
+  }
+  secret "s3-key" {
+    source = "operator"
+    owner  = "65534:65534"
+  }
+`
+
+// cookied gives the group its secrets, unless the test before has left them there. The rollout waits
+// until the operator's secret has its first value.
 func (c *cluster) cookied(t *testing.T) {
 	t.Helper()
 	if c.left == cookie {
 		return
 	}
-	file := c.edited(t, `  health_check "web" {`, "  secret \"cookie\" {\n    owner = \"65534:65534\"\n  }\n\n  health_check \"web\" {")
+	file := c.edited(t, `  health_check "web" {`, declared+`  health_check "web" {`)
 	c.left = cookie
 	if _, err := c.ApplyLight(within(t, rollTime), file, c.next()); err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "a step that waits for the value", time.Minute, func(ctx context.Context) error {
+		plan, err := c.api.Plan(ctx, rig.Light, nil)
+		for _, a := range plan.Actions {
+			if slices.ContainsFunc(a.Holds, func(h rollout.Hold) bool { return h.Predicate == rollout.HoldSecretNoValue }) {
+				return nil
+			}
+		}
+		return errors.Join(err, fmt.Errorf("no action is held by %s: %+v", rollout.HoldSecretNoValue, plan.Actions))
+	})
+	c.seal(t, "s3-key")
 	c.complete(t, rig.Light)
+}
+
+// seal gives the next value of an operator's secret of the light group, and returns the value.
+func (c *cluster) seal(t *testing.T, name string) []byte {
+	t.Helper()
+	value := []byte(rand.Text())
+	file := filepath.Join(t.TempDir(), "value")
+	if err := os.WriteFile(file, value, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.Cadre(within(t, time.Minute), "secret", "set", rig.Light+"/"+name, "--from-file", file, "--reason", "the test asks")
+	if err != nil || bytes.Contains([]byte(out), value) {
+		t.Fatalf("set %s: %v %s", name, err, out)
+	}
+	return value
 }
 
 // TestTOK06_TOK07_SecretsStayInMemory runs a whole cluster, rotates its secrets, and then
@@ -536,7 +590,7 @@ func TestTOK06_TOK07_SecretsStayInMemory(t *testing.T) {
 	c := readyCluster(t)
 	c.cookied(t)
 	found := map[string]leak.Canary{}
-	epochs := map[string]uint32{"light/cookie": c.epoch(t, "light/cookie"), "cluster/gossip": c.epoch(t, "cluster/gossip")}
+	epochs := map[string]uint32{"light/cookie": c.epoch(t, "light/cookie"), "light/s3-key": c.epoch(t, "light/s3-key"), "cluster/gossip": c.epoch(t, "cluster/gossip")}
 	for name, epoch := range epochs {
 		c.delivered(t, name, epoch)
 	}
@@ -548,6 +602,7 @@ func TestTOK06_TOK07_SecretsStayInMemory(t *testing.T) {
 			t.Fatalf("rotate %s: %v %s", name, err, out)
 		}
 	}
+	c.seal(t, "s3-key")
 	for name, epoch := range epochs {
 		c.delivered(t, name, epoch+1)
 	}
@@ -561,7 +616,7 @@ func TestTOK06_TOK07_SecretsStayInMemory(t *testing.T) {
 	if boots < 3 {
 		t.Errorf("the keys of %d boots are looked for, want those of all members", boots)
 	}
-	if len(found) < before+2 {
+	if len(found) < before+3 {
 		t.Errorf("%d secrets before the rotations, %d with those after them: something was not rotated", before, len(found))
 	}
 	canaries := keyMarks(t)

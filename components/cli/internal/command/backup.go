@@ -26,8 +26,8 @@ func (a *App) clusterBackup() *cobra.Command {
 	c := &cobra.Command{
 		Use: "backup", Short: "Save the cluster's records in a file, for a restore", Args: cobra.NoArgs,
 		Long: `Saves Cadre's records in one file that only coordinators of this cluster accept: specs,
-slots, policies, approvals, revocations, floors, epochs of secrets, and open operations. The
-file has no secret and no token, and neither the data nor the Consul keys of workloads. Let a
+slots, policies, approvals, revocations, floors, epochs of secrets, ciphertexts of operators'
+secrets, and open operations. The file has no token and no secret in the clear, and neither the data nor the Consul keys of workloads. Let a
 timer run the command, and keep the files away from the platform. "cadre cluster status" shows
 the age of the last backup. The token needs the right to write cadre/v1/control/backup.`,
 		Example: "  cadre cluster backup -o demo-$(date +%F).backup",
