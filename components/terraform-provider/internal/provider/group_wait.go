@@ -87,6 +87,8 @@ func heldBy(w written, predicate string) string {
 		return "update_policy.parallel_voters"
 	case rollout.HoldNotApproved:
 		return "update_policy.require_approval"
+	case rollout.HoldSecretNoValue:
+		return "secret"
 	case rollout.HoldPredecessor:
 		return "management_policy"
 	case rollout.HoldGroupStopped:
