@@ -3,7 +3,8 @@ image "patroni" {
   description = "PostgreSQL 15 under Patroni"
   licenses    = "PostgreSQL AND MIT"
 
-  debs = ["postgresql-15", "tzdata"]
+  # pgBackRest archives and restores; without its settings it does nothing.
+  debs = ["pgbackrest", "postgresql-15", "tzdata"]
 
   # All that it requires but ydiff, which comes without a wheel.
   wheels = [
@@ -26,7 +27,7 @@ image "patroni" {
     "usr/share/man/**", "usr/share/info/**", "usr/share/lintian/**", "usr/share/locale/**", "usr/share/postgresql/15/man/**", "usr/share/bug/**",
     "usr/share/doc/*/changelog*", "usr/share/doc/*/NEWS*", "usr/share/doc/*/README*", "usr/share/doc/*/TODO*", "usr/share/doc/*/HISTORY*",
     "usr/share/doc/*/examples/**", "usr/share/doc-base/**", "usr/lib/postgresql/15/lib/bitcode/**", "usr/lib/postgresql/15/lib/llvmjit*",
-    "usr/share/zoneinfo/right/**", "usr/share/zoneinfo/posix/**", "usr/share/postgresql-common/**", "etc/pam.d/**", "etc/init.d/**", "lib/systemd/**",
+    "usr/share/zoneinfo/right/**", "usr/share/zoneinfo/posix/**", "usr/share/postgresql-common/**", "etc/pam.d/**", "etc/init.d/**", "lib/systemd/**", "etc/logrotate.d/**",
   ]
   bytecode = ["usr/local/lib/python3.11/dist-packages"]
 
