@@ -51,6 +51,7 @@ resource "cadre_group" "postgres" {
       postgres_gid  = var.postgres_gid
       release       = var.release
       trust         = module.coordinators.trust
+      backup        = null # backup.hcl and restored.hcl have backups
     })
     env           = module.platform.env
     instance_type = "tdx.small"

@@ -64,6 +64,7 @@ group "postgres" {
       postgres_gid  = var.postgres_gid
       release       = var.release
       trust         = local.trust
+      backup        = null # backup.hcl and restored.hcl have backups
     })
     env = {
       CADRE_GATEWAY_DOMAIN  = local.cloud.gateway_domain
