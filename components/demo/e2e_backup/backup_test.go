@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"cadre.dev/client"
+	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/demo/internal/rig"
 	"cadre.dev/demo/internal/rigtest"
@@ -33,6 +35,8 @@ type story struct {
 	n     *rig.Narrator
 	store *s3store.Store
 	dir   string
+	// key is the id of the store's present access key.
+	key string
 }
 
 func (s *story) must(doing string, err error) {
@@ -42,11 +46,11 @@ func (s *story) must(doing string, err error) {
 	}
 }
 
-// TestPITR is what an operator does: archive, back up, lose data, restore a new group to the time
-// before. A rollout waits for a backup that runs.
+// TestPITR archives a database, backs it up, loses its data, and restores a new group to the time
+// before the loss. A restart of the leader waits for a backup that runs.
 func TestPITR(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a cloud, three coordinators and two groups of PostgreSQL")
+	if os.Getenv("CADRE_TEST_CLUSTERS") == "" {
+		t.Skip("make test-long runs it: two groups of PostgreSQL, three minutes")
 	}
 	root := rigtest.Needs(t, []string{"bwrap"}, []string{"cadre", "cadre-local", "cadre-agent", "cadre-coordinator", "cadre-rendezvous"})
 	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Minute)
@@ -66,7 +70,8 @@ func TestPITR(t *testing.T) {
 	rows := w.stop()
 	s.lose(ctx, leader)
 
-	s.checkRollout(ctx, leader)
+	s.checkDisturbed(ctx, leader)
+	s.checkRekeyed(ctx)
 	s.restore(ctx, until)
 	s.checkRestored(ctx, until, rows)
 	if leaked := s.store.Leaked(); len(leaked) > 0 {
@@ -78,7 +83,7 @@ func deploy(ctx context.Context, t *testing.T, root string) *story {
 	t.Helper()
 	var log bytes.Buffer
 	dir := t.TempDir()
-	s := &story{T: t, Rig: rig.New(root, filepath.Join(dir, "rig"), time.Second, &log), n: rig.NewNarrator(t.Output(), false, time.Now()), dir: dir}
+	s := &story{T: t, Rig: rig.New(root, filepath.Join(dir, "rig"), time.Second, &log), n: rig.NewNarrator(t.Output(), false, time.Now()), dir: dir, key: keyID}
 	s.Net = rig.DefaultNet // with the rendezvous, whose network has the store
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -106,16 +111,21 @@ func deploy(ctx context.Context, t *testing.T, root string) *story {
 }
 
 // apply writes the group's spec, gives it the two secrets, and waits until it is whole.
-func (s *story) apply(ctx context.Context, group, file string, flags ...string) {
+func (s *story) apply(ctx context.Context, name, file string, flags ...string) {
 	s.Helper()
 	flags = append(flags, "--var", fmt.Sprintf("store_endpoint=%s:%d", rig.StoreHost, storePort), "--var", "store_ca="+filepath.Join(s.dir, "ca.pem"))
-	s.must("apply "+group, s.ApplyBackups(ctx, file, flags...))
-	for name, value := range map[string]string{"repo-cipher": cipher, "s3-key": keyID + "\n" + keySecret + "\n"} {
-		_, err := s.Cadre(ctx, "secret", "set", group+"/"+name, "--from-file", s.file(name, value))
-		s.must("give the secret "+name, err)
-	}
-	_, err := s.Follow(ctx, group, s.n.Rollout)
-	s.must("deploy "+group, err)
+	s.must("apply "+name, s.ApplyBackups(ctx, file, flags...))
+	s.secret(ctx, name+"/repo-cipher", cipher)
+	s.secret(ctx, name+"/s3-key", s.key+"\n"+keySecret+"\n")
+	_, err := s.Follow(ctx, name, s.n.Rollout)
+	s.must("deploy "+name, err)
+}
+
+// secret seals a value as an operator does.
+func (s *story) secret(ctx context.Context, name, value string) {
+	s.Helper()
+	_, err := s.Cadre(ctx, "secret", "set", name, "--from-file", s.file("secret", value))
+	s.must("give the secret "+name, err)
 }
 
 func (s *story) file(name, text string) string {
@@ -167,8 +177,7 @@ func (s *story) checkArchive(ctx context.Context, leader string) {
 	s.n.Say("a WAL file was in the archive %.1f s after its end", at.Sub(began).Seconds())
 }
 
-// target is a time between two writes of which one may be in flight. The wait makes clocks of one
-// tick apart tell.
+// target is a time at which a write may be in flight. All CVMs have the clock of this machine.
 func (s *story) target() time.Time {
 	at := time.Now()
 	s.n.Say("the time to restore to: %s", at.UTC().Format(time.RFC3339Nano))
@@ -190,11 +199,11 @@ func (s *story) lose(ctx context.Context, leader string) {
 	s.must("wait for the archive", err)
 }
 
-// checkRollout holds a backup in the middle: the leader is not updated before its end.
-func (s *story) checkRollout(ctx context.Context, leader string) {
+// checkDisturbed holds a backup in the middle: a step of the leader waits for its end.
+func (s *story) checkDisturbed(ctx context.Context, leader string) {
 	s.Helper()
 	waits := s.store.Hold("/postgres/backup/main/")
-	ended := make(chan error, 1)
+	ended, restarted := make(chan error, 1), make(chan error, 1)
 	go func() {
 		_, err := s.Cadre(ctx, "instance", "run", leader, "postgres", "backup-full", "--timeout", "5m")
 		ended <- err
@@ -206,31 +215,42 @@ func (s *story) checkRollout(ctx context.Context, leader string) {
 	case <-ctx.Done():
 		s.Fatal(ctx.Err())
 	}
-	s.n.Say("a backup runs: rolling another release")
-	s.must("apply another release", s.ApplyBackups(ctx, "backup.hcl", "--var", "release=2",
-		"--var", fmt.Sprintf("store_endpoint=%s:%d", rig.StoreHost, storePort), "--var", "store_ca="+filepath.Join(s.dir, "ca.pem")))
-	draining := false
-	_, err := s.Follow(ctx, rig.Postgres, func(v client.View) {
+	s.n.Say("a backup runs: restarting the leader")
+	go func() {
+		_, err := s.Cadre(ctx, "instance", "restart", leader, "--reason", "a backup runs", "--wait", "--timeout", "5m")
+		restarted <- err
+	}()
+	c, err := s.Client()
+	s.must("open a client", err)
+	s.must("watch the leader", c.Watch(ctx, rig.Postgres, 0, func(v client.View) (bool, error) {
 		s.n.Rollout(v)
-		for _, i := range v.Status.Instances {
-			if i.Slot != leader || i.Phase != string(operation.Draining) || draining {
-				continue
-			}
-			// The hook alone keeps the drain from its next step now.
-			draining = true
-			select {
-			case err := <-ended:
-				s.Errorf("the backup ended while it was held: %v", err)
-			default:
-			}
-			s.store.Release()
-		}
-	})
-	s.must("roll under a backup", err)
-	s.must("take the backup during a rollout", <-ended)
-	if now, err := s.Leader(ctx, rig.Postgres); err != nil || now == leader {
-		s.Errorf("after the rollout %s leads (%v): the leader was to hand over", now, err)
+		return !slices.ContainsFunc(v.Status.Instances, func(i group.InstanceStatus) bool {
+			return i.Slot == leader && i.Phase == string(operation.Draining)
+		}), nil
+	}, nil))
+	// Only the hook keeps the drain from its next step now.
+	select {
+	case err := <-ended:
+		s.Errorf("the backup ended while its uploads were held: %v", err)
+	default:
 	}
+	s.store.Release()
+	s.must("take the backup under a restart", <-ended)
+	s.must("restart the leader", <-restarted)
+	if now, err := s.Leader(ctx, rig.Postgres); err != nil || now == leader {
+		s.Errorf("after the restart %s leads (%v): the leader was to hand over", now, err)
+	}
+}
+
+// checkRekeyed: the store gets another access key, and the archive goes on with it.
+func (s *story) checkRekeyed(ctx context.Context) {
+	s.Helper()
+	s.key = "ANOTHERKEYID"
+	s.store.Rekey(s.key)
+	s.secret(ctx, rig.Postgres+"/s3-key", s.key+"\n"+keySecret+"\n")
+	leader, err := s.Leader(ctx, rig.Postgres)
+	s.must("find the leader", err)
+	s.checkArchive(ctx, leader)
 }
 
 // restore makes a new group from the backups.

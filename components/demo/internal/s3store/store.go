@@ -57,7 +57,7 @@ func Serve(l net.Listener, host, key string, secrets ...string) (*Store, error) 
 		ReadHeaderTimeout: time.Minute,
 		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12},
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if !strings.Contains(r.Header.Get("Authorization"), "Credential="+s.key+"/") {
+			if !s.admits(r.Header.Get("Authorization")) {
 				http.Error(w, "another access key", http.StatusForbidden)
 				return
 			}
@@ -82,6 +82,19 @@ func Serve(l net.Listener, host, key string, secrets ...string) (*Store, error) 
 func (s *Store) Close() error {
 	s.Release()
 	return s.server.Close()
+}
+
+// Rekey admits only the access key with the id key from now on.
+func (s *Store) Rekey(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.key = key
+}
+
+func (s *Store) admits(authorization string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Contains(authorization, "Credential="+s.key+"/")
 }
 
 // Hold lets uploads whose path has part wait until Release; the channel closes when the first waits.
