@@ -34,16 +34,6 @@ variable "release" {
   default     = "1"
 }
 
-variable "replace" {
-  description = "auto: a member whose CVM is gone gets another one by itself; ask: an operator replaces it"
-  default     = "ask"
-}
-
-variable "heal_delay" {
-  description = "seconds after a boot in which nothing that a member says of itself is healed, until it is ready"
-  default     = 300
-}
-
 variable "heal_window" {
   description = "time of health after which attempts to heal are forgotten"
   default     = "1h"
@@ -126,8 +116,8 @@ group "restored" {
     max_unavailable_fixed = 1
     min_ready_seconds     = 5
     on_failure            = "PAUSE"
-    healthy_deadline      = "5m"
-    progress_deadline     = "30m" # longer than healthy_deadline and the hook
+    healthy_deadline      = "24h" # of the restore too
+    progress_deadline     = "72h"
   }
 
   preserved_state {
@@ -174,12 +164,8 @@ group "restored" {
     unhealthy_threshold = 3
   }
 
-  # Healing restarts a hanging Patroni with its database, and starts a stopped CVM again.
-  auto_healing_policies {
-    service           = "postgres"
-    replace           = var.replace
-    initial_delay_sec = var.heal_delay
-  }
+  # No auto_healing_policies until the group is whole: they would restart a member in the middle of a
+  # restore that takes longer than initial_delay_sec. Then add the block of backup.hcl, and apply.
   restart_policy {
     window = var.heal_window
   }

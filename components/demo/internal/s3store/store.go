@@ -1,5 +1,5 @@
 // Package s3store is an S3 store in memory behind TLS, with a CA of its own. It stands for the
-// store of a cloud that nobody trusts: it keeps every byte that it was given.
+// untrusted store of a cloud.
 package s3store
 
 import (
