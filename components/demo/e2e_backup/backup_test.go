@@ -53,7 +53,7 @@ func TestPITR(t *testing.T) {
 		t.Skip("make test-long runs it: two groups of PostgreSQL, three minutes")
 	}
 	root := rigtest.Needs(t, []string{"bwrap"}, []string{"cadre", "cadre-local", "cadre-agent", "cadre-coordinator", "cadre-rendezvous"})
-	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
 	s := deploy(ctx, t, root)
 
