@@ -23,7 +23,7 @@ func (a asked) Ask(ctx context.Context, do group.ExecAction, request []byte, _ t
 
 func customBy(t *testing.T, commands Commands) Driver {
 	t.Helper()
-	d, err := New(Config{Kind: group.WorkloadCustom, Self: "k-0", Commands: commands, Settings: map[string]string{"exec_service": "db", "set": "changes"}})
+	d, err := New(Config{Kind: group.WorkloadCustom, Self: "k-0", Commands: commands, Budget: time.Minute, Settings: map[string]string{"exec_service": "db", "set": "changes"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,21 +61,21 @@ func assertShows(t *testing.T, s schema, typ reflect.Type) {
 		if kind.Kind() == reflect.Pointer {
 			kind = kind.Elem()
 		}
-		switch kind.Kind() {
-		case reflect.String:
+		switch is := kind.Kind(); {
+		case is == reflect.String:
 			if want.Enum == nil {
 				want.Type, want.MaxLength = "string", limit
 			}
-		case reflect.Bool:
+		case is == reflect.Bool:
 			want.Type = "boolean"
-		case reflect.Int64, reflect.Uint64:
+		case is == reflect.Int64, is == reflect.Uint64:
 			want.Type = "integer"
-		case reflect.Slice:
+		case is == reflect.Slice:
 			want.Type, want.MaxItems = "array", adapter.MaxMembers
 			if p.Items == nil || p.Items.MaxLength != adapter.MaxName {
 				t.Errorf("%s.%s: items %+v", typ, name, p.Items)
 			}
-		case reflect.Map:
+		case is == reflect.Map:
 			want.Type, want.MaxProperties = "object", adapter.MaxMembers
 		}
 		if p.Type != want.Type || !slices.Equal(p.Enum, want.Enum) || p.MaxLength != want.MaxLength || p.MaxItems != want.MaxItems || p.MaxProperties != want.MaxProperties {

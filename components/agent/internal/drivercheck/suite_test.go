@@ -149,7 +149,7 @@ func checkCommand(t *testing.T, c *cluster, args ...string) (code int, out strin
 	server := httptest.NewServer(c)
 	defer server.Close()
 	var stdout, stderr bytes.Buffer
-	args = append([]string{"check", server.URL, "-slot", "k-0", "-voters", "-set", "adds", "-transfer", "-drain", "-change", "k-3"}, args...)
+	args = append([]string{"check", server.URL, "-slot", "k-0", "-voters", "-set", "adds", "-transfer", "-drain", "-change", "k-3", "-budget", "1m"}, args...)
 	code = Command(t.Context(), args, func(string) string { return "" }, &stdout, &stderr)
 	return code, stdout.String() + stderr.String()
 }
