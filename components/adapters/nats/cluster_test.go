@@ -133,7 +133,7 @@ accounts {
 		c.Fatal(err)
 	}
 	defer func() { _ = log.Close() }()
-	server := exec.Command(c.binary, "-c", config) //nolint:noctx // the cleanup ends it
+	server := exec.Command(c.binary, "-c", config)
 	server.Stdout, server.Stderr = log, log
 	if err := server.Start(); err != nil {
 		c.Fatal(err)

@@ -115,26 +115,26 @@ const (
 )
 
 // ask makes one call that changes something. A failure that is no answer leaves the effect unknown.
-func ask(ctx context.Context, c *nats.Conn, subject string, request any) (done, error) {
+func ask(ctx context.Context, c *nats.Conn, subject string, request any) error {
 	text, err := json.Marshal(request)
 	if err != nil {
-		return done{}, fmt.Errorf("%s: %w", subject, err)
+		return fmt.Errorf("%s: %w", subject, err)
 	}
 	m, err := c.RequestWithContext(ctx, subject, text)
 	if err != nil {
-		return done{}, fmt.Errorf("%s: %w", subject, err)
+		return fmt.Errorf("%s: %w", subject, err)
 	}
 	var d done
 	if err := json.Unmarshal(m.Data, &d); err != nil {
-		return done{}, fmt.Errorf("%s: the answer is not the expected JSON: %w", subject, err)
+		return fmt.Errorf("%s: the answer is not the expected JSON: %w", subject, err)
 	}
 	switch {
 	case d.Error == nil && !d.Success:
-		return d, fmt.Errorf("%s: the answer reports no success", subject)
+		return fmt.Errorf("%s: the answer reports no success", subject)
 	case d.Error != nil && d.Error.ErrCode == errInflight:
-		return d, fmt.Errorf("%w: %s: %s", serve.ErrBusy, subject, d.Error.Description)
+		return fmt.Errorf("%w: %s: %s", serve.ErrBusy, subject, d.Error.Description)
 	case d.Error != nil:
-		return d, fmt.Errorf("%s: %s (%d)", subject, d.Error.Description, d.Error.ErrCode)
+		return fmt.Errorf("%s: %s (%d)", subject, d.Error.Description, d.Error.ErrCode)
 	}
-	return d, nil
+	return nil
 }
