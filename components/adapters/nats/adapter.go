@@ -57,8 +57,13 @@ func ParseLogin(text string) (Login, error) {
 const (
 	// observeBudget bounds one observation; an agent waits a second.
 	observeBudget = 800 * time.Millisecond
-	// gatherBudget bounds the wait for the answers of all servers; an absent server never answers.
-	gatherBudget = 400 * time.Millisecond
+	// roundBudget is the part of observeBudget for the answers of all servers.
+	roundBudget = 600 * time.Millisecond
+	// idle is the time behind the last answer of a server after which the others count as absent.
+	idle = 400 * time.Millisecond
+	// answersFor bounds one round of questions to all servers, and the age of its answers: servers with
+	// hundreds of streams need more than a second.
+	answersFor = 5 * time.Second
 	// maxAnswer bounds an answer of the monitoring port: a thousand streams need about 1 MiB.
 	maxAnswer = 64 << 20
 	// liveFor: peers answer the leader every second.
@@ -74,6 +79,17 @@ type Adapter struct {
 
 	mu     sync.Mutex
 	shared *nats.Conn // guarded by mu; of the system account
+
+	roundMu sync.Mutex
+	round   chan struct{} // guarded by roundMu; closed at the end of the round under way; nil: none is
+	last    round         // guarded by roundMu; the last round that ended
+}
+
+// round holds the answers of all servers to one question.
+type round struct {
+	began   time.Time
+	servers map[string]jsz
+	err     error
 }
 
 var _ serve.Workload = (*Adapter)(nil)
@@ -166,7 +182,7 @@ func (a *Adapter) observe(ctx context.Context) seen {
 	wg.Go(func() { s.varzErr = a.get(ctx, "/varz", &s.varz) })
 	wg.Go(func() { s.healthErr = a.get(ctx, "/healthz", &s.health) })
 	wg.Go(func() { s.selfErr = a.get(ctx, "/jsz", &s.self) })
-	wg.Go(func() { s.servers, s.serversErr = a.gather(ctx) })
+	wg.Go(func() { s.servers, s.serversErr = a.ask(ctx) })
 	wg.Go(func() {
 		var groups raftz
 		_ = a.get(ctx, "/raftz?group=_meta_", &groups) // a server that has none reports no epoch
@@ -175,20 +191,52 @@ func (a *Adapter) observe(ctx context.Context) seen {
 		}
 	})
 	wg.Wait()
-	a.complete(s)
-	return s
-}
-
-// complete names the peers of the meta group, because the list of voters has names.
-func (a *Adapter) complete(s seen) {
 	if s.self.Meta != nil {
 		a.names.complete(s.self.Meta.Replicas)
 	}
-	for _, answer := range s.servers {
+	return s
+}
+
+// ask returns the answers of all servers. A round that takes longer goes on without the caller, who
+// gets the round before if it is young enough.
+func (a *Adapter) ask(ctx context.Context) (map[string]jsz, error) {
+	a.roundMu.Lock()
+	if a.round == nil {
+		a.round = make(chan struct{})
+		go a.askAll(a.round)
+	}
+	under := a.round
+	a.roundMu.Unlock()
+	wait := time.NewTimer(roundBudget)
+	defer wait.Stop()
+	select {
+	case <-under:
+	case <-wait.C:
+	case <-ctx.Done():
+	}
+	a.roundMu.Lock()
+	defer a.roundMu.Unlock()
+	if time.Since(a.last.began) > answersFor {
+		return nil, fmt.Errorf("the servers did not answer the system account within %s", answersFor)
+	}
+	return a.last.servers, a.last.err
+}
+
+// askAll makes one round, and closes under at its end. The answers are not changed later.
+func (a *Adapter) askAll(under chan struct{}) {
+	ctx, cancel := context.WithTimeout(context.Background(), answersFor)
+	defer cancel()
+	next := round{began: time.Now()}
+	next.servers, next.err = a.gather(ctx)
+	for _, answer := range next.servers {
 		if answer.Meta != nil {
 			a.names.complete(answer.Meta.Replicas)
 		}
 	}
+	a.roundMu.Lock()
+	defer a.roundMu.Unlock()
+	a.last, a.round = next, nil
+	close(under)
 }
 
 // get reads one page of the monitoring port. /healthz answers 503 with the same kind of body.

@@ -54,7 +54,7 @@ func (a *Adapter) Transfer(ctx context.Context, r adapter.TransferRequest) (adap
 	var request preferred
 	request.Placement.Preferred = to
 	// An error proves nothing: the answer of the former leader may be lost. The servers decide.
-	asked := ask(ctx, c, subjectMetaStepDown, request)
+	asked := order(ctx, c, subjectMetaStepDown, request)
 	var leader string
 	if err := a.until(ctx, func(ctx context.Context) bool {
 		leader, err = a.elected(ctx)
@@ -146,7 +146,7 @@ func (a *Adapter) drainAccount(ctx context.Context, login Login) error {
 	// A stepdown can fail for a moment, while a replica catches up with the last message.
 	err = a.until(ctx, func(ctx context.Context) bool {
 		for _, g := range groups {
-			if last = ask(ctx, c, g.subject, struct{}{}); last != nil {
+			if last = order(ctx, c, g.subject, struct{}{}); last != nil {
 				break
 			}
 		}
@@ -234,7 +234,7 @@ func (a *Adapter) ChangeSet(ctx context.Context, r adapter.SetRequest) error {
 	if err != nil {
 		return err
 	}
-	asked := ask(ctx, c, subjectServerRemove, remove{ID: victim})
+	asked := order(ctx, c, subjectServerRemove, remove{ID: victim})
 	if errors.Is(asked, serve.ErrBusy) {
 		return asked
 	}

@@ -66,8 +66,8 @@ func (a *Adapter) system(ctx context.Context) (*nats.Conn, error) {
 	return c, nil
 }
 
-// gather asks every server for all that it holds, and returns the answers that come within
-// gatherBudget, by server name. A user outside of the system account gets none, which is an error.
+// gather asks every server for all that it holds, and returns the answers by server name. An absent
+// server costs the wait of idle. A user outside of the system account gets no answer, which is an error.
 func (a *Adapter) gather(ctx context.Context) (map[string]jsz, error) {
 	c, err := a.system(ctx)
 	if err != nil {
@@ -82,11 +82,14 @@ func (a *Adapter) gather(ctx context.Context) (map[string]jsz, error) {
 	if err := c.PublishRequest(subjectJSZ, inbox, []byte(`{"accounts":true,"streams":true,"consumer":true,"config":true}`)); err != nil {
 		return nil, fmt.Errorf("ask all servers: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, gatherBudget)
-	defer cancel()
 	all := map[string]jsz{}
 	for size := 1; len(all) < size; {
-		m, err := answers.NextMsgWithContext(ctx)
+		next, stop := ctx, context.CancelFunc(func() {})
+		if len(all) > 0 {
+			next, stop = context.WithTimeout(ctx, idle)
+		}
+		m, err := answers.NextMsgWithContext(next)
+		stop()
 		switch {
 		case errors.Is(err, context.DeadlineExceeded) && len(all) > 0:
 			return all, nil // a server that is away
@@ -114,8 +117,8 @@ const (
 	errInflight  = 10202
 )
 
-// ask makes one call that changes something. A failure that is no answer leaves the effect unknown.
-func ask(ctx context.Context, c *nats.Conn, subject string, request any) error {
+// order makes one call that changes something. A failure that is no answer leaves the effect unknown.
+func order(ctx context.Context, c *nats.Conn, subject string, request any) error {
 	text, err := json.Marshal(request)
 	if err != nil {
 		return fmt.Errorf("%s: %w", subject, err)
