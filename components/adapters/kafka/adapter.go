@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"cadre.dev/adapters/serve"
@@ -17,8 +16,8 @@ import (
 )
 
 const (
-	// observeBudget bounds one look; the contract gives a second.
-	observeBudget = 900 * time.Millisecond
+	// observeBudget bounds one look. The agent waits for 900 ms, and a cluster without a quorum uses the budget up.
+	observeBudget = 750 * time.Millisecond
 	// changeBudget bounds a change of the voters.
 	changeBudget = 20 * time.Second
 )
@@ -29,18 +28,6 @@ type Adapter struct {
 	names   names
 	self    int32
 	version string
-	// at is the address of node.
-	at string
-	// node answers from its own memory; forwarding passes requests to the active controller, which may not answer, and
-	// Kafka answers the requests of one connection in their order.
-	node, forwarding *kgo.Client
-	// controller is the own controller of a node that is a broker too; else nil.
-	controller *kgo.Client
-
-	mu sync.Mutex
-	// leading is the client of the active controller at leadingAt, for nodes without a broker that forwards.
-	leading   *kgo.Client
-	leadingAt string
 }
 
 var _ serve.Workload = (*Adapter)(nil)
@@ -56,33 +43,7 @@ func New(cfg Config) (*Adapter, error) {
 	if a.self, known = a.names.node(cfg.Slot); !known {
 		return nil, fmt.Errorf("slot: the ordinal of %q is %d or more", cfg.Slot, groupNodes)
 	}
-	a.at = cfg.Broker
-	if cfg.Roles == RolesController {
-		a.at = cfg.Controller
-	}
-	var err, more error
-	a.node, err = dial(a.at)
-	a.forwarding, more = dial(a.at)
-	err = errors.Join(err, more)
-	if cfg.Roles == RolesBoth {
-		a.controller, more = dial(cfg.Controller)
-		err = errors.Join(err, more)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("make clients: %w", err)
-	}
 	return a, nil
-}
-
-// Close ends the connections.
-func (a *Adapter) Close() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, c := range []*kgo.Client{a.node, a.forwarding, a.controller, a.leading} {
-		if c != nil {
-			c.Close()
-		}
-	}
 }
 
 // Member asks the own node, and through it the active controller.
@@ -92,45 +53,77 @@ func (a *Adapter) Member(ctx context.Context) (adapter.Member, error) {
 	return judge(a.cfg, a.names, a.self, a.version, a.look(ctx)), nil
 }
 
+// address is that of the own node.
+func (a *Adapter) address() string {
+	if a.cfg.Roles == RolesController {
+		return a.cfg.Controller
+	}
+	return a.cfg.Broker
+}
+
 func (a *Adapter) look(ctx context.Context) facts {
 	var f facts
-	if f.level, f.live = readLive(ctx, a.node, a.at); refused(f.live) && a.controller != nil {
-		// The broker's port opens last. A process whose controller answers is there.
-		if f.level, f.live = readLive(ctx, a.controller, a.cfg.Controller); f.live == nil {
-			f.nodesErr = errors.New("the broker has not started yet")
-			f.partitionsErr, f.movingErr, f.quorumErr = f.nodesErr, f.nodesErr, f.nodesErr
-			return f
-		}
-	}
-	if f.live != nil {
+	c, err := dial(ctx, a.address())
+	switch {
+	case err == nil:
+	case refused(err) && a.cfg.Roles == RolesBoth:
+		return a.starting(ctx)
+	default:
+		f.live = err
 		return f
 	}
+	defer func() { _ = c.Close() }()
+	if f.level, f.live = readLevel(c); f.live != nil {
+		return f
+	}
+	// The active controller may not answer, and Kafka answers the requests of one connection in their order.
 	var wg sync.WaitGroup
-	wg.Go(func() { f.quorum, f.quorumErr = a.quorum(ctx) })
+	wg.Go(func() { a.askLeader(ctx, &f) })
 	if a.cfg.Roles != RolesController {
-		wg.Go(func() { f.moving, f.movingErr = readMoving(ctx, a.forwarding, a.self) })
-		wg.Go(func() { f.nodes, _, _, f.nodesErr = readNodes(ctx, a.node, brokers) })
-		wg.Go(func() { f.partitions, f.partitionsErr = readPartitions(ctx, a.node, a.self) })
+		f.nodes, _, _, f.nodesErr = readNodes(c, brokers)
+		f.partitions, f.partitionsErr = readPartitions(c, a.self)
 	}
 	wg.Wait()
 	return f
 }
 
-// quorum asks the active controller: a broker forwards, a controller alone names it.
-func (a *Adapter) quorum(ctx context.Context) (*quorum, error) {
-	c, err := a.leader(ctx)
+// starting looks at a node whose broker's port is closed. That port opens last: a process whose controller answers is
+// there.
+func (a *Adapter) starting(ctx context.Context) facts {
+	early := errors.New("the broker has not started yet")
+	f := facts{nodesErr: early, partitionsErr: early, movingErr: early, quorumErr: early}
+	c, err := dial(ctx, a.cfg.Controller)
 	if err != nil {
-		return nil, err
+		f.live = err
+		return f
 	}
-	return readQuorum(ctx, c)
+	defer func() { _ = c.Close() }()
+	f.level, f.live = readLevel(c)
+	return f
 }
 
-// leader is the client whose requests reach the active controller.
-func (a *Adapter) leader(ctx context.Context) (*kgo.Client, error) {
-	if a.cfg.Roles != RolesController {
-		return a.forwarding, nil
+// askLeader reads what the active controller knows.
+func (a *Adapter) askLeader(ctx context.Context, f *facts) {
+	c, err := a.leader(ctx)
+	if err != nil {
+		f.quorumErr, f.movingErr = err, err
+		return
 	}
-	_, addresses, leader, err := readNodes(ctx, a.node, controllers)
+	defer func() { _ = c.Close() }()
+	if f.quorum, f.quorumErr = readQuorum(c); f.quorumErr == nil && a.cfg.Roles != RolesController {
+		f.moving, f.movingErr = readMoving(c, a.self)
+	}
+}
+
+// leader connects to a node whose answers are those of the active controller: a broker forwards, a controller alone
+// names the leader.
+func (a *Adapter) leader(ctx context.Context) (*conn, error) {
+	c, err := dial(ctx, a.address())
+	if err != nil || a.cfg.Roles != RolesController {
+		return c, err
+	}
+	defer func() { _ = c.Close() }()
+	_, addresses, leader, err := readNodes(c, controllers)
 	if err != nil {
 		return nil, err
 	}
@@ -138,21 +131,17 @@ func (a *Adapter) leader(ctx context.Context) (*kgo.Client, error) {
 	if !known {
 		return nil, errors.New("no controller leads")
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.leading != nil && a.leadingAt == at {
-		return a.leading, nil
-	}
-	c, err := dial(at)
+	return dial(ctx, at)
+}
+
+// quorum asks the active controller.
+func (a *Adapter) quorum(ctx context.Context) (*quorum, error) {
+	c, err := a.leader(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if a.leading != nil {
-		// A request of another look may use it: it fails, and the next look asks again.
-		a.leading.Close()
-	}
-	a.leading, a.leadingAt = c, at
-	return c, nil
+	defer func() { _ = c.Close() }()
+	return readQuorum(c)
 }
 
 // Transfer refuses while this member leads: Kafka has no such call.
@@ -193,26 +182,27 @@ func (a *Adapter) ChangeSet(ctx context.Context, r adapter.SetRequest) error {
 	if err != nil {
 		return err
 	}
-	q, err := readQuorum(ctx, leader)
+	defer func() { _ = leader.Close() }()
+	q, err := readQuorum(leader)
 	if err != nil {
 		return err
 	}
 	for _, v := range q.voters {
 		if v.node == node && v.directory == cmp.Or(r.Member, v.directory) {
-			return remove(ctx, leader, v)
+			return remove(leader, v)
 		}
 	}
 	return nil
 }
 
-func remove(ctx context.Context, leader *kgo.Client, v replica) error {
+func remove(leader *conn, v replica) error {
 	id, err := parseUUID(v.directory)
 	if err != nil {
 		return err
 	}
 	q := kmsg.NewPtrRemoveRaftVoterRequest()
 	q.VoterID, q.VoterDirectoryID = v.node, id
-	a, err := ask[*kmsg.RemoveRaftVoterResponse](ctx, leader, q)
+	a, err := ask[*kmsg.RemoveRaftVoterResponse](leader, q, 0)
 	if err != nil {
 		return err
 	}

@@ -2,15 +2,10 @@ package kafka
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
-	"net"
-	"syscall"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -65,42 +60,11 @@ const (
 	controllers   = 2
 )
 
-// dial makes a client for the one node at address. It connects at the first request.
-func dial(address string) (*kgo.Client, error) {
-	return kgo.NewClient(
-		kgo.SeedBrokers(address), kgo.ClientID("cadre"), kgo.DisableClientMetrics(),
-		kgo.DialTimeout(500*time.Millisecond), kgo.RequestTimeoutOverhead(2*time.Second), kgo.RequestRetries(0),
-	)
-}
-
-// ask sends one request to the client's node, and returns no other node's answer.
-func ask[A kmsg.Response](ctx context.Context, c *kgo.Client, q kmsg.Request) (A, error) {
-	var none A
-	got, err := c.SeedBrokers()[0].Request(ctx, q)
-	if err != nil {
-		return none, err
-	}
-	a, ok := got.(A)
-	if !ok {
-		return none, fmt.Errorf("an answer of another kind, %T", got)
-	}
-	return a, nil
-}
-
-// refusal is the error of an answer; nil for the code 0.
-func refusal(code int16, message *string) error {
-	err := kerr.ErrorForCode(code)
-	if err == nil || message == nil || *message == "" {
-		return err
-	}
-	return fmt.Errorf("%w: %s", err, *message)
-}
-
 // readLevel asks for the finalized level of metadata.version; every node answers.
-func readLevel(ctx context.Context, c *kgo.Client) (int16, error) {
+func readLevel(c *conn) (int16, error) {
 	q := kmsg.NewPtrApiVersionsRequest()
 	q.ClientSoftwareName, q.ClientSoftwareVersion = "cadre", "1"
-	a, err := ask[*kmsg.ApiVersionsResponse](ctx, c, q)
+	a, err := ask[*kmsg.ApiVersionsResponse](c, q, 3)
 	if err != nil {
 		return 0, err
 	}
@@ -112,25 +76,11 @@ func readLevel(ctx context.Context, c *kgo.Client) (int16, error) {
 	return 0, refusal(a.ErrorCode, nil)
 }
 
-// readLive is readLevel whose error tells a process that ended: the client's connections, of an earlier process, do not.
-func readLive(ctx context.Context, c *kgo.Client, address string) (int16, error) {
-	level, err := readLevel(ctx, c)
-	if err == nil || refused(err) {
-		return level, err
-	}
-	conn, dialErr := (&net.Dialer{}).DialContext(ctx, "tcp", address)
-	if dialErr != nil {
-		return 0, dialErr
-	}
-	_ = conn.Close()
-	return 0, err
-}
-
 // readNodes lists brokers or controllers with their addresses; controller is the leader that the node knows.
-func readNodes(ctx context.Context, c *kgo.Client, kind int8) (fenced map[int32]bool, addresses map[int32]string, controller int32, err error) {
+func readNodes(c *conn, kind int8) (fenced map[int32]bool, addresses map[int32]string, controller int32, err error) {
 	q := kmsg.NewPtrDescribeClusterRequest()
 	q.EndpointType, q.IncludeFencedBrokers = kind, kind == brokers
-	a, err := ask[*kmsg.DescribeClusterResponse](ctx, c, q)
+	a, err := ask[*kmsg.DescribeClusterResponse](c, q, 2)
 	if err == nil {
 		err = refusal(a.ErrorCode, a.ErrorMessage)
 	}
@@ -146,8 +96,8 @@ func readNodes(ctx context.Context, c *kgo.Client, kind int8) (fenced map[int32]
 }
 
 // readPartitions lists the partitions with a replica on self.
-func readPartitions(ctx context.Context, c *kgo.Client, self int32) ([]partition, error) {
-	a, err := ask[*kmsg.MetadataResponse](ctx, c, kmsg.NewPtrMetadataRequest()) // all topics
+func readPartitions(c *conn, self int32) ([]partition, error) {
+	a, err := ask[*kmsg.MetadataResponse](c, kmsg.NewPtrMetadataRequest(), 12) // all topics
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +123,7 @@ func readPartitions(ctx context.Context, c *kgo.Client, self int32) ([]partition
 	if len(own) == 0 {
 		return nil, nil
 	}
-	found, err := ask[*kmsg.DescribeConfigsResponse](ctx, c, configs)
+	found, err := ask[*kmsg.DescribeConfigsResponse](c, configs, 4)
 	if err != nil {
 		return nil, err
 	}
@@ -190,10 +140,10 @@ func readPartitions(ctx context.Context, c *kgo.Client, self int32) ([]partition
 }
 
 // readMoving lists the partitions on self that are being reassigned.
-func readMoving(ctx context.Context, c *kgo.Client, self int32) ([]string, error) {
+func readMoving(c *conn, self int32) ([]string, error) {
 	q := kmsg.NewPtrListPartitionReassignmentsRequest()
 	q.TimeoutMillis = 500
-	a, err := ask[*kmsg.ListPartitionReassignmentsResponse](ctx, c, q)
+	a, err := ask[*kmsg.ListPartitionReassignmentsResponse](c, q, 0)
 	if err == nil {
 		err = refusal(a.ErrorCode, a.ErrorMessage)
 	}
@@ -213,10 +163,10 @@ func readMoving(ctx context.Context, c *kgo.Client, self int32) ([]string, error
 }
 
 // readQuorum asks a broker, which forwards, or the leading controller.
-func readQuorum(ctx context.Context, c *kgo.Client) (*quorum, error) {
+func readQuorum(c *conn) (*quorum, error) {
 	q := kmsg.NewPtrDescribeQuorumRequest()
 	q.Topics = []kmsg.DescribeQuorumRequestTopic{{Topic: metadataTopic, Partitions: []kmsg.DescribeQuorumRequestTopicPartition{{}}}}
-	a, err := ask[*kmsg.DescribeQuorumResponse](ctx, c, q)
+	a, err := ask[*kmsg.DescribeQuorumResponse](c, q, 2)
 	if err == nil {
 		err = refusal(a.ErrorCode, a.ErrorMessage)
 	}
@@ -246,6 +196,3 @@ func replicas(all []kmsg.DescribeQuorumResponseTopicPartitionReplicaState) []rep
 	}
 	return out
 }
-
-// refused: no process listens.
-func refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }

@@ -74,7 +74,6 @@ func found(t *testing.T) *cluster {
 			Slot: fmt.Sprintf("kafka-%d", i), Roles: kafka.RolesBoth, Broker: n.broker, Controller: n.controller, Jars: filepath.Join(filepath.Dir(java), "lib"),
 		})
 		c.must("make the adapter", err)
-		t.Cleanup(n.Close)
 	}
 	t.Cleanup(func() {
 		for _, n := range c.nodes {

@@ -67,7 +67,6 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	defer a.Close()
 	return serve.Run(ctx, *listen, a)
 }
 
