@@ -135,7 +135,7 @@ test-clusters: tools build images ## apply, roll and destroy clusters/postgres, 
 .PHONY: test-kafka
 test-kafka: tools-kafka build images ## roll three real Kafka nodes under load, kill their leader, lose a disk (root; about 10 minutes)
 	@cd components/adapters && CGO_ENABLED=0 go test -count=1 -timeout 10m -v -run TestRealNodes ./kafka
-	@cd components/demo && CGO_ENABLED=0 CADRE_TEST_KAFKA=1 go test -count=1 -timeout 20m -v ./e2e_kafka
+	@cd components/demo && CGO_ENABLED=0 CADRE_TEST_KAFKA=1 go test -count=1 -timeout 30m -v ./e2e_kafka
 
 .PHONY: test-clients
 test-clients: tools-clients ## run official clients, from their registries, against the local cloud, its guests and a member's Consul (root; Rust's SDK where cargo is)
