@@ -108,14 +108,19 @@ func (w *world) versionsWithout(m *member, taken *taken) []upgrade.Member {
 // versionFindings are the findings of all updates that the spec asks for, before any of them begins.
 func (w *world) versionFindings() []upgrade.Finding {
 	moves := make(map[string][]upgrade.Member)
-	other := false
+	from := make(map[string]bool)
+	other := false // the move changes an image
 	for _, m := range w.members {
-		if !w.outdated(m) && (m.open == nil || m.open.Kind != operation.Update) {
+		to := m.want.revision
+		if len(w.targetsOf(to)) == 0 || !w.outdated(m) && (m.open == nil || m.open.Kind != operation.Update) {
 			continue
 		}
-		moves[m.want.revision] = append(moves[m.want.revision], w.versionOf(m))
-		before := w.templateOf(m.observed).Compose
-		other = other || before != "" && len(newImages(before, w.templateOf(m.want.revision).Compose)) > 0
+		moves[to] = append(moves[to], w.versionOf(m))
+		if !from[m.observed] {
+			from[m.observed] = true
+			before := w.templateOf(m.observed).Compose
+			other = other || before != "" && len(newImages(before, w.templateOf(to).Compose)) > 0
+		}
 	}
 	var out []upgrade.Finding
 	for _, revision := range slices.Sorted(maps.Keys(moves)) {

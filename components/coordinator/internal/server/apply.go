@@ -54,7 +54,7 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 		return nil, err
 	}
 	out := &apiv1.ApplyGroupResponse{Revision: spec.Revision(), Warnings: slices.Concat(group.Warnings(spec), lint.EnvAdvice(spec.Template), pins)}
-	versions, err := c.versionsJudged(ctx, spec)
+	versions, err := c.versionsJudged(spec)
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,7 @@
 package server
 
 import (
-	"context"
+	"errors"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -14,17 +14,21 @@ import (
 	"cadre.dev/core/upgrade"
 )
 
+// errNotListed: members' versions need no listing, and an apply does not wait for a slow platform.
+var errNotListed = errors.New("the platform was not asked")
+
 // versionsJudged rejects a spec whose server certainly cannot run on the disks of the group's members, and returns
 // the other findings about its versions as warnings. It judges no spec that keeps the revision.
-func (c *caller) versionsJudged(ctx context.Context, spec group.Spec) (warnings []string, err error) {
+func (c *caller) versionsJudged(spec group.Spec) (warnings []string, err error) {
 	stored, known := c.view.Specs[spec.Name]
 	if !known || stored.Value.Revision() == spec.Revision() || len(upgrade.Targets(spec)) == 0 {
 		return nil, nil
 	}
 	s := c.server
-	seen := observe.Group(c.view, spec, s.cfg.Cluster, s.cfg.Platform.List(ctx, spec.Name, listAge), s.cfg.Reports)
+	now := s.cfg.Now().UTC()
+	seen := observe.Group(c.view, spec, s.cfg.Cluster, observe.Listing{At: now, Err: errNotListed}, s.cfg.Reports)
 	var problems []string
-	for _, f := range rollout.Evaluate(seen.Spec, seen.Records, seen.Now, s.cfg.Now().UTC(), s.cfg.Timing).VersionFindings() {
+	for _, f := range rollout.Evaluate(seen.Spec, seen.Records, seen.Now, now, s.cfg.Timing).VersionFindings() {
 		if f.Refused {
 			problems = append(problems, upgrade.Field(spec)+": "+f.String())
 		} else {
