@@ -176,6 +176,9 @@ func TestAnEditIsJudgedByTheVersionsOfBothSpecs(t *testing.T) {
 
 // TestTheRulesAreWhole: the files hold no rule that could never apply, and each has its source.
 func TestTheRulesAreWhole(t *testing.T) {
+	if rules, err := load(); err != nil || len(rules) != 5 {
+		t.Fatalf("%d files are read: %v", len(rules), err)
+	}
 	for _, r := range All() {
 		lines := slices.Clone(r.Lines)
 		slices.SortFunc(lines, func(a, b string) int {
@@ -201,11 +204,11 @@ func TestTheRulesAreWhole(t *testing.T) {
 			}
 		}
 		for _, s := range r.Steps {
-			any := s.From == "" && s.To == ""
+			each := s.From == "" && s.To == ""
 			from, to := slices.Index(r.Lines, s.From), slices.Index(r.Lines, s.To)
 			first, ok := version.Parse(s.First)
 			switch {
-			case !any && (from < 0 || to != from+1):
+			case !each && (from < 0 || to != from+1):
 				t.Errorf("%s: %s to %s are no neighbours", r.Software, s.From, s.To)
 			case s.Source == "" || s.Back == "" || (s.NoReturn != "") != (s.Lost != "") || s.NoReturn != "" && s.NoReturn != LastMember && s.NoReturn != Operator:
 				t.Errorf("%s: %+v", r.Software, s)

@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"embed"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -71,26 +72,21 @@ type Step struct {
 //go:embed *.json
 var files embed.FS
 
-var all = load()
+// all are the rules of the files. The tests prove that each file can be read.
+var all, _ = load()
 
-func load() []Rules {
+func load() (out []Rules, err error) {
 	entries, err := files.ReadDir(".")
-	if err != nil {
-		panic(err)
-	}
-	var out []Rules
 	for _, e := range entries {
-		text, err := files.ReadFile(e.Name())
-		if err != nil {
-			panic(err)
-		}
+		text, readErr := files.ReadFile(e.Name())
 		var r Rules
-		if err := strictjson.Unmarshal(text, &r); err != nil {
-			panic(fmt.Sprintf("%s: %v", e.Name(), err)) // the rules are part of the program
+		if one := errors.Join(readErr, strictjson.Unmarshal(text, &r)); one != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", e.Name(), one))
+			continue
 		}
 		out = append(out, r)
 	}
-	return out
+	return out, err
 }
 
 // All returns the rules of every software, in the order of their files.
