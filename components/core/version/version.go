@@ -45,9 +45,8 @@ func Parse(text string) (v Version, ok bool) {
 }
 
 func isSuffix(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' || r == '_' || r == '+')
-	})
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	return s != "" && strings.Trim(s, letters+"0123456789.-_+") == ""
 }
 
 // Known reports that v was parsed.
