@@ -87,7 +87,7 @@ func TestSecretSet(t *testing.T) {
 		app := &App{In: strings.NewReader(tc.in), Out: &buf, Err: &buf, Now: func() time.Time { return noon }, Version: "test", Dial: client.Options{CallTimeout: 5 * time.Second}}
 		code := app.Run(t.Context(), append([]string{"secret", "set"}, tc.args...))
 		out := buf.String()
-		if code != tc.code || !strings.Contains(out, tc.want) || strings.Contains(out, value) {
+		if code != tc.code || !strings.Contains(out, tc.want) || strings.Contains(out, value) || !strings.HasSuffix(out, "\n") {
 			t.Errorf("%v: exit %d, want %d: %s", tc.args, code, tc.code, out)
 		}
 		if tc.given != "" && b.Given() != tc.given {

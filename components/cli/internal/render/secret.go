@@ -55,7 +55,7 @@ func SecretSet(s Style, done client.Sealed, lineEnd bool) string {
 	if lineEnd {
 		text += "\nthe value ends with a line end, which is part of it"
 	}
-	return text
+	return text + "\n"
 }
 
 func age(at, now time.Time) string {
