@@ -44,8 +44,8 @@ func (w *world) gatesOf(c candidate) (gates []group.Gate) {
 }
 
 // ticketOf returns the ticket of c, if a gate per Slot holds such work. The ticket stays the same until the step is
-// recorded, and no later step has the same ticket: each step ends the Boot, counts as an attempt, or answers its own
-// request.
+// recorded, and no later step has the same ticket: each step is the rollout's last one of the Slot, the last repair, or answers its
+// own request.
 func (w *world) ticketOf(c candidate) string {
 	if !slices.ContainsFunc(w.gatesOf(c), group.Gate.PerSlot) {
 		return ""
@@ -61,14 +61,14 @@ func (w *world) ticketOf(c candidate) string {
 			request = m.request.ID
 		}
 	case operation.ActorHealing:
-		if h := m.record.Heals; h != nil {
-			heals = fmt.Sprint(h.Attempts, h.Services)
+		if n := len(m.healed); n > 0 {
+			heals = m.healed[n-1].ID
 		}
 	case operation.ActorRollout, operation.ActorScaling, "":
 		rollout = w.rollout.ID
 	}
 	sum := sha256.Sum256([]byte(strings.Join([]string{m.slot, string(c.kind), c.to, string(c.actor), c.service, request, rollout, heals,
-		boot, m.record.VMUUID, m.record.InstanceID, fmt.Sprint(m.record.Incarnation, w.attempts(m, c.to))}, "\n")))
+		boot, m.record.VMUUID, m.record.InstanceID, fmt.Sprint(m.record.Incarnation, m.lastOrder)}, "\n")))
 	return hex.EncodeToString(sum[:8])
 }
 

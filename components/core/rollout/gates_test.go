@@ -138,6 +138,10 @@ func TestR150_ATicketIsOfOneStep(t *testing.T) {
 		"an attempt": func(f *fixture) {
 			f.op(2, operation.Aborted, func(op *operation.Operation) { op.To, op.Failure.Cause = f.spec.Revision(), operation.CausePaused })
 		},
+		"another attempt, forgiven": func(f *fixture) {
+			f.op(2, operation.Failed, func(op *operation.Operation) { op.To, op.Order = f.spec.Revision(), 2 })
+			f.rec.Rollout.Forgiven, f.rec.Rollout.Steps = 2, 2
+		},
 	} {
 		got := ticket(edit)
 		if other, known := seen[got]; known || got == "" {

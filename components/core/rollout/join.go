@@ -144,6 +144,9 @@ func (w *world) joinOperations() {
 		}
 		// The Operations of other rollouts have numbers of their own, without an order among these.
 		ofRollout := w.rec.Rollout != nil && op.Rollout == w.rec.Rollout.ID
+		if ofRollout {
+			m.lastOrder = max(m.lastOrder, op.Order)
+		}
 		if !op.Phase.Ended() {
 			m.open = op
 		} else if ofRollout && op.Order > w.rec.Rollout.Forgiven {

@@ -163,7 +163,7 @@ func (w *world) startRollout() {
 		Request:    w.rec.AppliedRequest,
 	}
 	for _, m := range w.everyone {
-		m.past = nil // steps of another rollout are no evidence about this one
+		m.past, m.lastOrder = nil, 0 // steps of another rollout are no evidence about this one
 	}
 	w.retally()
 }

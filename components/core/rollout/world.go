@@ -131,6 +131,8 @@ type member struct {
 type history struct {
 	// past are the ended Operations of this rollout, oldest first.
 	past []operation.Operation
+	// lastOrder is the highest number of them, also of those that are forgiven.
+	lastOrder int
 	// makers are the Operations, open or ended and of any rollout, whose calls may have made a CVM with the Slot's name.
 	makers []*operation.Operation
 	// pendingBoots are the Slot's Operations, of any rollout, that began with a moved CVM or ended between two parts.
