@@ -157,6 +157,11 @@ func TestAGroupIsDeleted(t *testing.T) {
 				w.until("creation", 2*time.Minute, w.availableSlots(3))
 				w.putJSON(store.ServiceMeshKey("pg"), group.ServiceMesh{Group: "pg"})
 				w.putJSON(store.RouteKey("pg-master"), route.Record{Route: "pg-master", VIP: netip.MustParseAddr("127.10.0.1"), Group: "pg"})
+				for n := range 100 { // more than one transaction removes
+					w.putJSON(store.OverrideKey(store.OverrideGate, fmt.Sprintf("pg/gate%d", n)), store.Override{State: group.GateOpen})
+				}
+				w.put(store.OverrideKey(store.OverrideGate, "pg/balancer/pg-0"), []byte("unreadable"))
+				w.putJSON(store.OverrideKey(store.OverrideGate, "web/gate0"), store.Override{State: group.GateOpen})
 				w.putJSON(store.DeleteGroupKey("pg"), store.DeleteGroup{Group: "pg", KeepCVMs: keep, DeleteDisks: !keep, Reason: "over", By: "somebody", At: time.Now()})
 				w.until("the end", 10*time.Minute, func() bool {
 					v := w.view()
@@ -173,6 +178,9 @@ func TestAGroupIsDeleted(t *testing.T) {
 					t.Errorf("%d CVMs are left, want %d", left, want)
 				}
 				v := w.view()
+				if words := v.Overrides[store.OverrideGate]; len(words) != 1 || words["web/gate0"].Index == 0 {
+					t.Errorf("%d words about gates are left, want the one of another group", len(words))
+				}
 				if len(v.ServiceMeshes) != 0 || len(v.Routes) != 1 {
 					t.Errorf("%d meshes and %d addresses are left, want the address alone", len(v.ServiceMeshes), len(v.Routes))
 				}
