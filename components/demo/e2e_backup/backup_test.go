@@ -98,7 +98,7 @@ func deploy(ctx context.Context, t *testing.T, root string) *story {
 	})
 	s.n.Say("starting a local cloud, an S3 store and three coordinators")
 	s.must("start the cloud", s.Up(ctx))
-	l, err := s.ListenForCVMs(storePort)
+	l, err := s.ListenForCVMs(ctx, storePort)
 	s.must("listen for the store", err)
 	s.store, err = s3store.Serve(l, rig.StoreHost, keyID, marker, keySecret, cipher)
 	s.must("start the store", err)
@@ -139,10 +139,10 @@ func (s *story) file(name, text string) string {
 func (s *story) backup(ctx context.Context, leader string) {
 	s.Helper()
 	began := time.Now()
-	out, err := s.Cadre(ctx, "instance", "run", leader, "postgres", "backup-full", "--timeout", "5m")
+	_, err := s.Cadre(ctx, "instance", "run", leader, "postgres", "backup-full", "--timeout", "5m")
 	s.must("take a backup", err)
 	s.n.Say("a full backup under load took %.1f s", time.Since(began).Seconds())
-	out, err = s.Cadre(ctx, "instance", "run", leader, "postgres", "backups")
+	out, err := s.Cadre(ctx, "instance", "run", leader, "postgres", "backups")
 	s.must("list the backups", err)
 	if !strings.Contains(out, "full backup:") || !strings.Contains(out, "cipher: aes-256-cbc") || !strings.Contains(out, "status: ok") {
 		s.Fatalf("the list of backups has no encrypted full one:\n%s", out)

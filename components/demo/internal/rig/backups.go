@@ -20,7 +20,7 @@ const StoreHost = "10.213.0.1"
 
 // ListenForCVMs listens at StoreHost, in the network of the local cloud, which needs a rendezvous: the
 // process of that server is in the network.
-func (r *Rig) ListenForCVMs(port int) (net.Listener, error) {
+func (r *Rig) ListenForCVMs(ctx context.Context, port int) (net.Listener, error) {
 	cloud, err := r.Cloud()
 	if err != nil {
 		return nil, err
@@ -38,12 +38,12 @@ func (r *Rig) ListenForCVMs(port int) (net.Listener, error) {
 			return nil, fmt.Errorf("find the network of the local cloud: %w", err)
 		}
 		defer network.Close()
-		return listenIn(network, net.JoinHostPort(StoreHost, strconv.Itoa(port)))
+		return listenIn(ctx, network, net.JoinHostPort(StoreHost, strconv.Itoa(port)))
 	}
 	return nil, errors.New("the local cloud has no rendezvous server, whose network has the address")
 }
 
-func listenIn(network *os.File, address string) (net.Listener, error) {
+func listenIn(ctx context.Context, network *os.File, address string) (net.Listener, error) {
 	type result struct {
 		l   net.Listener
 		err error
@@ -55,7 +55,7 @@ func listenIn(network *os.File, address string) (net.Listener, error) {
 			done <- result{err: fmt.Errorf("enter the network of the local cloud, as root: %w", err)}
 			return
 		}
-		l, err := net.Listen("tcp4", address)
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp4", address)
 		done <- result{l, err}
 	}()
 	got := <-done
