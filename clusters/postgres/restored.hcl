@@ -34,11 +34,6 @@ variable "release" {
   default     = "1"
 }
 
-variable "heal_window" {
-  description = "time of health after which attempts to heal are forgotten"
-  default     = "1h"
-}
-
 variable "store_endpoint" {
   description = "host or host:port of the S3 store; a name of its certificate, or its common name"
   default     = "s3.example"
@@ -165,10 +160,7 @@ group "restored" {
   }
 
   # No auto_healing_policies until the group is whole: they would restart a member in the middle of a
-  # restore that takes longer than initial_delay_sec. Then add the block of backup.hcl, and apply.
-  restart_policy {
-    window = var.heal_window
-  }
+  # restore that takes longer than initial_delay_sec. Then add the blocks of backup.hcl, and apply.
 
   backend "postgres" {
     port  = 5432
