@@ -256,10 +256,11 @@ func decodeAnswer(text []byte, into any) error {
 	return unsound(strictjson.Unmarshal(text, into))
 }
 
-// unsound is the error of an answer that is refused for err, with all faults in one line.
+// unsound is the error of an answer that is refused for err, with all faults in one printable line: a
+// fault may quote the answer.
 func unsound(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%w: the adapter's answer is refused: %s", ErrTransient, strings.ReplaceAll(err.Error(), "\n", "; "))
+	return fmt.Errorf("%w: the adapter's answer is refused: %s", ErrTransient, adapter.Text(strings.ReplaceAll(err.Error(), "\n", "; ")))
 }

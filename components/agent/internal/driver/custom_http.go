@@ -39,7 +39,7 @@ func (c *customHTTP) ask(ctx context.Context, q question, request any) ([]byte, 
 	case err != nil && isTimeout(err):
 		return nil, fmt.Errorf("%w: the adapter at %s did not answer %s %s in time", ErrTransient, c.address, q.method, q.path)
 	case err != nil:
-		return nil, fmt.Errorf("%w: ask the adapter at %s: %w", ErrTransient, c.address, err)
+		return nil, fmt.Errorf("%w: ask the adapter at %s: %s", ErrTransient, c.address, adapter.Text(err.Error()))
 	case len(text) > adapter.MaxBody:
 		return nil, fmt.Errorf("%w: the adapter's answer to %s %s has more than %d bytes", ErrTransient, q.method, q.path, adapter.MaxBody)
 	case status == http.StatusOK:

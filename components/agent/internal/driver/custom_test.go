@@ -288,6 +288,7 @@ func TestAHandOverThatDidNotHappen(t *testing.T) {
 		"an election runs":     {func(*fakeAdapter) (int, any) { return 409, adapter.Error{Message: "an election runs"} }, ErrBusy},
 		"k-1 is behind":        {func(*fakeAdapter) (int, any) { return 422, adapter.Error{Message: "k-1 is behind"} }, ErrUnsafe},
 		"status 500: no idea":  {func(*fakeAdapter) (int, any) { return 500, adapter.Error{Message: "no idea"} }, ErrTransient},
+		"is refused: ":         {func(*fakeAdapter) (int, any) { return 200, map[string]any{"\x1b[31m": 1} }, ErrTransient},
 		"status 429: it gives": {func(*fakeAdapter) (int, any) { return 429, "busy" }, ErrTransient},
 	} {
 		t.Run(want, func(t *testing.T) {
@@ -305,7 +306,7 @@ func TestAHandOverThatDidNotHappen(t *testing.T) {
 				}
 			})
 			got, err := d.Transfer(ctx, r)
-			if !errors.Is(err, c.class) || !strings.Contains(fmt.Sprint(err), want) || got != (Transferred{}) {
+			if !errors.Is(err, c.class) || !strings.Contains(fmt.Sprint(err), want) || strings.Contains(fmt.Sprint(err), "\x1b") || got != (Transferred{}) {
 				t.Errorf("%+v, %v", got, err)
 			}
 		})
