@@ -92,7 +92,7 @@ type Reply struct {
 	Dropped uint64 `json:"dropped,omitempty"`
 }
 
-// Unanswerable: the service runs under an earlier version, which gives no answers. No command was
+// Unanswerable reports that the service runs under an earlier version, which gives no answers. No command was
 // started.
 func (r Reply) Unanswerable() bool {
 	return r.End == NotStarted && strings.Contains(r.Problem, `unknown field "answer"`)
