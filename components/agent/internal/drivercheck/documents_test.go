@@ -61,22 +61,24 @@ func assertShows(t *testing.T, s schema, typ reflect.Type) {
 		if kind.Kind() == reflect.Pointer {
 			kind = kind.Elem()
 		}
-		switch is := kind.Kind(); {
-		case is == reflect.String:
+		switch kind.Kind() {
+		case reflect.String:
 			if want.Enum == nil {
 				want.Type, want.MaxLength = "string", limit
 			}
-		case is == reflect.Bool:
+		case reflect.Bool:
 			want.Type = "boolean"
-		case is == reflect.Int64, is == reflect.Uint64:
+		case reflect.Int64, reflect.Uint64:
 			want.Type = "integer"
-		case is == reflect.Slice:
+		case reflect.Slice:
 			want.Type, want.MaxItems = "array", adapter.MaxMembers
 			if p.Items == nil || p.Items.MaxLength != adapter.MaxName {
 				t.Errorf("%s.%s: items %+v", typ, name, p.Items)
 			}
-		case is == reflect.Map:
+		case reflect.Map:
 			want.Type, want.MaxProperties = "object", adapter.MaxMembers
+		default:
+			t.Errorf("%s.%s has a kind that no document shows: %s", typ, name, kind)
 		}
 		if p.Type != want.Type || !slices.Equal(p.Enum, want.Enum) || p.MaxLength != want.MaxLength || p.MaxItems != want.MaxItems || p.MaxProperties != want.MaxProperties {
 			t.Errorf("%s.%s: the document has %+v, the code %+v", typ, name, p, want)
