@@ -32,7 +32,7 @@ type Adapter struct {
 
 var _ serve.Workload = (*Adapter)(nil)
 
-// New returns the adapter of a node; an error names what is wrong with the settings.
+// New returns the adapter of a node; an error names each wrong setting.
 func New(cfg Config) (*Adapter, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func (a *Adapter) starting(ctx context.Context) facts {
 	return f
 }
 
-// askLeader reads what the active controller knows.
+// askLeader reads the facts of the active controller.
 func (a *Adapter) askLeader(ctx context.Context, f *facts) {
 	c, err := a.leader(ctx)
 	if err != nil {

@@ -103,7 +103,7 @@ func TestMemberFollowsFromTheFacts(t *testing.T) {
 	}
 }
 
-// short writes what a case is about.
+// short writes the fields that the cases are about.
 func short(m adapter.Member) string {
 	words := []string{m.Role}
 	add := func(is bool, word string) {

@@ -231,7 +231,7 @@ func environment(info Info) []byte {
 		"CADRE_MEMBER_VIPS": strings.Join(addresses, ","),
 		// Empty: the member is in the set, or founds it with CADRE_MEMBERS.
 		"CADRE_JOIN_MEMBERS": strings.Join(info.JoinMembers, ","),
-		// Empty: the member must not found a set, whatever its disk has.
+		// Empty: the member must not found a set, even on an empty disk.
 		"CADRE_FOUNDERS":   strings.Join(info.Founders, ","),
 		"CADRE_ROUTES":     strings.Join(routes(info), ","),
 		"CONSUL_HTTP_ADDR": "127.0.0.1:8500",
