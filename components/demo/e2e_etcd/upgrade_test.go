@@ -17,8 +17,8 @@ const upgradeLimit = 9 * time.Minute
 // The releases of the two images.
 const newerEtcd, olderEtcd = "3.6.16", "3.5.35"
 
-// TestAMinorVersionGoesUpAndBackUnderLoad takes real members back to the older minor version, which is refused until
-// etcd has been told, and then up again while clients write: the rollout waits before the last member, an undo is enough
+// TestAMinorVersionGoesUpAndBackUnderLoad takes real members back to the older minor version, which is refused until a
+// command lowers the data, and then up again while clients write: the rollout waits before the last member, an undo is enough
 // until then, and an operator lets the last one pass. No acknowledged write is missing at the end.
 func TestAMinorVersionGoesUpAndBackUnderLoad(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), upgradeLimit)
