@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"time"
 
@@ -87,26 +88,26 @@ func (c *Client) sealingKey(ctx context.Context, doing, groupName, name string) 
 	if err != nil {
 		return st, 0, "", c.wrap(doing, err)
 	}
-	refuse := func(err error) (statement.SealingKey, uint32, string, error) {
-		return statement.SealingKey{}, 0, "", &Error{Kind: Untrusted, Doing: doing, Message: err.Error(), cause: err,
+	refuse := func(err error) error {
+		return &Error{Kind: Untrusted, Doing: doing, Message: err.Error(), cause: err,
 			Hint: "nothing was sealed; check coordinator_app_id, key provider, roots and images of the context's trust, and the operator of the gateway"}
 	}
 	ch, err := channelOf(from)
 	if err != nil {
-		return refuse(err)
+		return st, 0, "", refuse(err)
 	}
 	ch.nonce = nonce
 	if err := checkSizes(reply.GetProof()); err != nil {
-		return refuse(err)
+		return st, 0, "", refuse(err)
 	}
 	if st, err = statement.DecodeSealingKey(reply.GetProof().GetStatement()); err != nil {
-		return refuse(fmt.Errorf("statement: %w", err))
+		return st, 0, "", refuse(fmt.Errorf("statement: %w", err))
 	}
 	if _, err := proveStatement(ctx, c.ctx, verifier, ch, reply.GetProof(), st.Coordinator, st.ReportData()); err != nil {
-		return refuse(err)
+		return st, 0, "", refuse(err)
 	}
 	if reply.GetNextEpoch() == 0 {
-		return refuse(fmt.Errorf("the coordinator names no epoch"))
+		return st, 0, "", refuse(errors.New("the coordinator names no epoch"))
 	}
 	return st, reply.GetNextEpoch(), st.Slot, nil
 }
