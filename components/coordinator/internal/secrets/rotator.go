@@ -127,7 +127,10 @@ func (r *Rotator) workloads(ctx context.Context, lease store.Lease, v *view.View
 			in = min(in, left)
 		}
 	}
-	errs = append(errs, r.forget(ctx, lease, v, sealed, now))
+	if v.BadBelow(store.GroupsPrefix) == nil {
+		// Otherwise the spec that declares a secret may be the unreadable one.
+		errs = append(errs, r.forget(ctx, lease, v, sealed, now))
+	}
 	for name, request := range v.Rotates {
 		if known[name] || v.BadBelow(store.GroupsPrefix) != nil {
 			continue // the spec that declares it may be the unreadable one

@@ -182,11 +182,8 @@ func (r *Rotator) dropSeal(ctx context.Context, lease store.Lease, v *view.View,
 }
 
 // forget deletes the ciphertexts of secrets that no spec in force declares as an operator's, and raises
-// their epochs: a derived value of the same name has an epoch of its own.
+// their epochs: a derived value of the same name has an epoch of its own. All specs must be readable.
 func (r *Rotator) forget(ctx context.Context, lease store.Lease, v *view.View, declared map[view.SecretName]bool, now time.Time) error {
-	if v.BadBelow(store.GroupsPrefix) != nil {
-		return nil // the spec that declares it may be the unreadable one
-	}
 	var errs []error
 	for name, rec := range v.Secrets {
 		if rec.Value.Sealed == (store.SealedRef{}) || declared[name] {
