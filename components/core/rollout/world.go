@@ -131,7 +131,7 @@ type member struct {
 type history struct {
 	// past are the ended Operations of this rollout, oldest first.
 	past []operation.Operation
-	// lastOrder is the highest number of them, also of those that are forgiven.
+	// lastOrder is the highest number of them, also of forgiven ones.
 	lastOrder int
 	// makers are the Operations, open or ended and of any rollout, whose calls may have made a CVM with the Slot's name.
 	makers []*operation.Operation
