@@ -203,7 +203,7 @@ func (a *Adapter) ask(ctx context.Context) (map[string]jsz, error) {
 	a.roundMu.Lock()
 	if a.round == nil {
 		a.round = make(chan struct{})
-		go a.askAll(a.round)
+		go a.askAll(a.round) //nolint:contextcheck // a round outlasts its first caller
 	}
 	under := a.round
 	a.roundMu.Unlock()
