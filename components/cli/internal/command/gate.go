@@ -156,7 +156,8 @@ func gateArg(arg string) (name, gate string, err error) {
 }
 
 func (a *App) gateServe() *cobra.Command {
-	listen, tokenFile, remote := "127.0.0.1:9465", "", false
+	listen, remote := "127.0.0.1:9465", false
+	var tokenFile string
 	c := &cobra.Command{
 		Use: "serve", Short: "Take words about gates over HTTP, from a balancer or an alarm", Args: cobra.NoArgs,
 		Long: `Serves until interrupted, with the right of the context's operator:

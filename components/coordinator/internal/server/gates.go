@@ -245,7 +245,7 @@ func (c *caller) gateThatIsThere(ctx context.Context, req *apiv1.SetGateRequest)
 		return invalid("slot: leave it out: gate %s of %s is of the whole group", gate.Name, req.GetGroup())
 	case gate.PerSlot() && opens && !ticketForm.MatchString(req.GetTicket()):
 		return invalid("ticket: %.64q is no ticket: use the 16 digits that `cadre gate list %s` shows for the step of %s", req.GetTicket(), req.GetGroup(), req.GetSlot())
-	case !(gate.PerSlot() && opens) && req.GetTicket() != "":
+	case (!gate.PerSlot() || !opens) && req.GetTicket() != "":
 		return invalid("ticket: leave it out: it only opens a gate with per = %q", group.GatePerSlot)
 	case req.GetSlot() != "":
 		_, err = c.mayReadSlot(ctx, req.GetSlot())
