@@ -9,8 +9,8 @@ import (
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
 
-// Gate is the state of a gate of a group's spec, and the word in effect. A gate per slot has one
-// Gate for each slot with a step or a word.
+// Gate is the state of a gate of a group's spec, and the setting in effect. A gate per slot has one
+// Gate for each slot with a step or a setting.
 type Gate struct {
 	Group string `json:"group"`
 	Gate  string `json:"gate"`
@@ -23,30 +23,30 @@ type Gate struct {
 	// Step is the kind of the next or present step of Slot, and Ticket its ticket.
 	Step   string `json:"step,omitempty"`
 	Ticket string `json:"ticket,omitempty"`
-	// Word: a word is in effect, with its author and reason. Otherwise the gate has its default.
-	Word   bool      `json:"word,omitempty"`
+	// Set: a setting is in effect, with its author and reason. Otherwise the gate has its default.
+	Set    bool      `json:"set,omitempty"`
 	By     string    `json:"by,omitempty"`
 	Reason string    `json:"reason,omitempty"`
 	At     time.Time `json:"at,omitzero"`
-	// Until is the end of the word by the coordinator's clock; zero: it has none. LeftSeconds was left
+	// Until is the end of the setting by the coordinator's clock; zero: it has none. LeftSeconds was left
 	// at the answer.
 	Until       time.Time `json:"until,omitzero"`
 	LeftSeconds int64     `json:"left_seconds,omitempty"`
-	// Changed is false when the same word was in effect already.
+	// Changed is false when the same setting was in effect already.
 	Changed bool `json:"changed,omitempty"`
 }
 
-// GateWord is a word about a gate. Slot is for gates per slot, and Ticket opens them. Length 0: until
-// the next word.
-type GateWord struct {
+// GateSetting is a setting of a gate. Slot is for gates per slot, and Ticket opens them. Length 0: until
+// the next setting.
+type GateSetting struct {
 	Group, Gate, Slot string
 	// State is "open" or "closed".
 	State, Ticket, Reason string
 	Length                time.Duration
 }
 
-// SetGate gives a word about a gate, in place of an earlier one.
-func (c *Client) SetGate(ctx context.Context, w GateWord) (Gate, error) {
+// SetGate gives a setting of a gate, in place of an earlier one.
+func (c *Client) SetGate(ctx context.Context, w GateSetting) (Gate, error) {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
 	req := &apiv1.SetGateRequest{Group: w.Group, Gate: w.Gate, Slot: w.Slot, State: w.State, Ticket: w.Ticket, Reason: w.Reason}
@@ -62,7 +62,7 @@ func (c *Client) SetGate(ctx context.Context, w GateWord) (Gate, error) {
 	return out, nil
 }
 
-// ClearGate takes a word back; changed is false when there was none. slot is for gates per slot.
+// ClearGate takes a setting back; changed is false when there was none. slot is for gates per slot.
 func (c *Client) ClearGate(ctx context.Context, group, gate, slot string) (changed bool, err error) {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
@@ -88,7 +88,7 @@ func (c *Client) Gates(ctx context.Context, group string) ([]Gate, error) {
 func gateOf(g *apiv1.Gate) Gate {
 	out := Gate{
 		Group: g.GetGroup(), Gate: g.GetGate(), Slot: g.GetSlot(), On: g.GetOn(), Per: g.GetPer(), State: g.GetState(), Step: g.GetStep(), Ticket: g.GetTicket(),
-		Word: g.GetWord(), By: g.GetBy(), Reason: g.GetReason(),
+		Set: g.GetSet(), By: g.GetBy(), Reason: g.GetReason(),
 	}
 	if g.GetAt() != nil {
 		out.At = g.GetAt().AsTime()

@@ -19,11 +19,11 @@ type gateServer struct {
 	s *Server
 }
 
-// GateWords lists the words in effect.
-func (s *Server) GateWords() []*apiv1.Gate {
+// GateSettings lists the settings in effect.
+func (s *Server) GateSettings() []*apiv1.Gate {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.gateWords)
+	return slices.Clone(s.gateSettings)
 }
 
 func (g gateServer) gateLocked(name, gate string) (group.Gate, error) {
@@ -39,7 +39,7 @@ func (g gateServer) gateLocked(name, gate string) (group.Gate, error) {
 }
 
 func (g gateServer) takeLocked(name, gate, slot string) (taken *apiv1.Gate) {
-	g.s.gateWords = slices.DeleteFunc(g.s.gateWords, func(w *apiv1.Gate) bool {
+	g.s.gateSettings = slices.DeleteFunc(g.s.gateSettings, func(w *apiv1.Gate) bool {
 		is := w.GetGroup() == name && w.GetGate() == gate && w.GetSlot() == slot
 		if is {
 			taken = w
@@ -68,13 +68,13 @@ func (g gateServer) SetGate(ctx context.Context, r *apiv1.SetGateRequest) (*apiv
 	}
 	w := &apiv1.Gate{
 		Group: r.GetGroup(), Gate: r.GetGate(), Slot: r.GetSlot(), On: gate.On, Per: gate.Per, State: r.GetState(), Ticket: r.GetTicket(),
-		Word: true, By: "operator", Reason: r.GetReason(), At: timestamppb.New(overridesAt),
+		Set: true, By: "operator", Reason: r.GetReason(), At: timestamppb.New(overridesAt),
 	}
 	if r.GetFor() != nil {
 		w.Until, w.Left = timestamppb.New(overridesAt.Add(r.GetFor().AsDuration())), r.GetFor()
 	}
 	before := g.takeLocked(r.GetGroup(), r.GetGate(), r.GetSlot())
-	g.s.gateWords = append(g.s.gateWords, w)
+	g.s.gateSettings = append(g.s.gateSettings, w)
 	return &apiv1.SetGateResponse{Changed: before.GetState() != w.GetState() || before.GetReason() != w.GetReason() || w.GetUntil() != nil, Gate: w}, nil
 }
 
@@ -113,9 +113,9 @@ func (g gateServer) ListGates(ctx context.Context, r *apiv1.ListGatesRequest) (*
 			}
 			for _, slot := range slots {
 				one := &apiv1.Gate{Group: name, Gate: gate.Name, Slot: slot, On: gate.On, Per: gate.Per, State: gate.Default}
-				for _, w := range g.s.gateWords {
+				for _, w := range g.s.gateSettings {
 					if w.GetGroup() == name && w.GetGate() == gate.Name && w.GetSlot() == slot {
-						one.Word, one.State, one.By, one.Reason, one.At, one.Until, one.Left = true, w.GetState(), w.GetBy(), w.GetReason(), w.GetAt(), w.GetUntil(), w.GetLeft()
+						one.Set, one.State, one.By, one.Reason, one.At, one.Until, one.Left = true, w.GetState(), w.GetBy(), w.GetReason(), w.GetAt(), w.GetUntil(), w.GetLeft()
 					}
 				}
 				for _, a := range of.Plan.Actions {

@@ -109,20 +109,20 @@ type Server struct {
 	// before Start.
 	OverridesNow bool
 
-	mu        sync.Mutex // guards all below
-	groups    map[string]*Group
-	restarts  []string
-	updates   []string
-	wayOut    WayOut
-	requests  map[string]string // guarded like restarts; the request of each id
-	overlay   Overlay
-	secrets   []*apiv1.Secret
-	given     string // the last value of SetSecret
-	overrides []*apiv1.Override
-	gateWords []*apiv1.Gate
-	operators []*apiv1.Operator
-	digests   []string               // of tokens that were added
-	recovery  *apiv1.RecoverResponse // nil: zero
+	mu           sync.Mutex // guards all below
+	groups       map[string]*Group
+	restarts     []string
+	updates      []string
+	wayOut       WayOut
+	requests     map[string]string // guarded like restarts; the request of each id
+	overlay      Overlay
+	secrets      []*apiv1.Secret
+	given        string // the last value of SetSecret
+	overrides    []*apiv1.Override
+	gateSettings []*apiv1.Gate
+	operators    []*apiv1.Operator
+	digests      []string               // of tokens that were added
+	recovery     *apiv1.RecoverResponse // nil: zero
 	// coordinators and stepDown are those of SetCoordinators; removed are the voters.
 	coordinators func(instance string) *apiv1.GetCoordinatorsResponse
 	stepDown     func(instance, raftTo string)

@@ -145,8 +145,8 @@ var fields = []Field{
 	{Path: "gate", Line: "A named switch that an operator or a program outside of the cluster opens and closes, by `cadre gate`."},
 	{Path: "gate.name", Class: ActionNone, Line: "Name, unique in the group."},
 	{Path: "gate.on", Class: ActionNone, Line: "Work that waits while the gate is closed: `create`, `step` (update, restart or replacement of a slot), `remove`, `heal`."},
-	{Path: "gate.per", Class: ActionNone, Default: "`group`", Line: "`group`: one word for the whole group. `slot`: each step of each slot waits for a word with the step's ticket."},
-	{Path: "gate.default", Class: ActionNone, Default: "`closed`", Line: "State without a word: `closed` or `open`. Always `closed` for `per` `slot`."},
+	{Path: "gate.per", Class: ActionNone, Default: "`group`", Line: "`group`: one setting for the whole group. `slot`: each step of each slot waits for a setting with the step's ticket."},
+	{Path: "gate.default", Class: ActionNone, Default: "`closed`", Line: "State without a setting: `closed` or `open`. Always `closed` for `per` `slot`."},
 
 	{Path: "not_secret", Class: ActionNone, Line: "Entries of `env`, `meta`, `metadata` and `settings` that only look like secrets, such as `SESSION_TOKEN`."},
 	{Path: "meta", Class: ActionRefresh, Range: "64 KiB in all", Line: "Values for the workload as `CADRE_META_<KEY>`, outside of the revision."},

@@ -40,10 +40,10 @@ type Gate struct {
 	Name string `json:"name"`
 	// On are the kinds of work that wait while the gate is closed; see GateWork.
 	On []string `json:"on"`
-	// Per is "group" (default): one word opens or closes the gate for the whole group. With "slot" each
-	// step of each Slot waits for a word of its own, which names the step's ticket.
+	// Per is "group" (default): one setting opens or closes the gate for the whole group. With "slot" each
+	// step of each Slot waits for a setting of its own, which names the step's ticket.
 	Per string `json:"per,omitempty"`
-	// Default is the state while no word is given: "closed" (default) or "open". With Per "slot" it is
+	// Default is the state while no setting is given: "closed" (default) or "open". With Per "slot" it is
 	// always closed.
 	Default string `json:"default,omitempty"`
 }
@@ -53,7 +53,7 @@ func (g *Gate) normalize() {
 	fill(&g.Default, GateClosed)
 }
 
-// PerSlot reports that each step needs a word of its own.
+// PerSlot reports that each step needs a setting of its own.
 func (g Gate) PerSlot() bool { return g.Per == GatePerSlot }
 
 // Gate returns the gate with this name; ok is false if the spec has none.
@@ -94,7 +94,7 @@ func (v *validator) gates(s Spec) {
 		case one.Default != GateOpen && one.Default != GateClosed:
 			v.add(path+".default", "", "%q is unknown: use %s or %s", one.Default, GateClosed, GateOpen)
 		case one.Default == GateOpen && one.PerSlot():
-			v.add(path+".default", "", "is %s: with per = %q each step waits for its own word; leave default out, or use per = %q", GateOpen, GatePerSlot, GatePerGroup)
+			v.add(path+".default", "", "is %s: with per = %q each step waits for its own setting; leave default out, or use per = %q", GateOpen, GatePerSlot, GatePerGroup)
 		}
 	}
 }

@@ -40,7 +40,7 @@ func TestGatesAreBounded(t *testing.T) {
 	}
 }
 
-func TestAGateIsClosedWithoutAWordAndNoPartOfTheRevision(t *testing.T) {
+func TestAGateIsClosedWithoutASettingAndNoPartOfTheRevision(t *testing.T) {
 	s := withGate(func(*Gate) {})
 	if p := problems(t, s); len(p) > 0 {
 		t.Error(p)

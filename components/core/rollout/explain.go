@@ -103,8 +103,8 @@ func (w *world) wake(actions []Action) (at, clock time.Time) {
 		}
 	}
 	ends(w.obs.overrides())
-	for _, word := range w.obs.Gates {
-		sooner(word.Until)
+	for _, setting := range w.obs.Gates {
+		sooner(setting.Until)
 	}
 	for _, m := range w.everyone {
 		if m.ready {

@@ -11,8 +11,8 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// A gate of the spec holds kinds of work while it is closed (R150). A word is an operator's record about a gate. A
-// gate per Slot is open for the one step whose ticket its word names.
+// A gate of the spec holds kinds of work while it is closed (R150). A setting is an operator's record about a gate. A
+// gate per Slot is open for the one step whose ticket its setting names.
 
 // gateWork returns the kind of work that c is for a gate; "": no gate holds c.
 func gateWork(c candidate) string {
@@ -103,21 +103,21 @@ func (w *world) heldByGate(gate group.Gate, slot, ticket string) (h Hold, closed
 		name += " for this step of " + slot
 	}
 	open := "; to open it: cadre gate open " + w.spec.Name + "/" + gate.Name + flags
-	word := w.obs.Gates[scope]
+	setting := w.obs.Gates[scope]
 	switch {
-	case !word.stands(w.now):
+	case !setting.stands(w.now):
 		if gate.Default == group.GateOpen {
 			return Hold{}, false
 		}
-		return hold(HoldGateClosed, "gate %s is closed, and no word opens it%s", name, open), true
-	case word.State == group.GateOpen && gate.PerSlot() && word.Ticket != ticket:
-		return hold(HoldGateClosed, "gate %s is closed: its last word%s; that word names another step%s", name, word.text(), open), true
-	case word.State == group.GateOpen:
+		return hold(HoldGateClosed, "gate %s is closed, and no operator has opened it%s", name, open), true
+	case setting.State == group.GateOpen && gate.PerSlot() && setting.Ticket != ticket:
+		return hold(HoldGateClosed, "gate %s is closed: its last setting%s; that setting names another step%s", name, setting.text(), open), true
+	case setting.State == group.GateOpen:
 		return Hold{}, false
-	case word.State != group.GateClosed:
+	case setting.State != group.GateClosed:
 		return hold(HoldGateClosed, "gate %s is closed: its record control/gate/%s/%s has no readable state%s", name, w.spec.Name, scope, open), true
 	}
-	return word.hold(HoldGateClosed, "gate "+name+" is closed by an operator%s"+open), true
+	return setting.hold(HoldGateClosed, "gate "+name+" is closed by an operator%s"+open), true
 }
 
 // gatesStop returns why a gate calls op off; "": no gate does. A step that has acted is finished.

@@ -16,7 +16,7 @@ func (f *fixture) gate(gates ...group.Gate) *fixture {
 	return f
 }
 
-func (f *fixture) word(scope, state, ticket string, until time.Duration) *fixture {
+func (f *fixture) setting(scope, state, ticket string, until time.Duration) *fixture {
 	w := &Override{State: state, Ticket: ticket, By: "ann", Reason: "the net is mended"}
 	if until != 0 {
 		w.Until = f.now.Add(until)
@@ -38,8 +38,8 @@ func gateHold(p Plan, slot string) string {
 	return ""
 }
 
-// TestR150_WhichWordOpensAGate: an unreadable word closes a gate, and an ended word counts as none.
-func TestR150_WhichWordOpensAGate(t *testing.T) {
+// TestR150_WhichSettingOpensAGate: an unreadable setting closes a gate, and an ended setting counts as none.
+func TestR150_WhichSettingOpensAGate(t *testing.T) {
 	one := group.Gate{Name: "alarm", On: []string{group.GateOnStep}}
 	open := group.Gate{Name: "alarm", On: []string{group.GateOnStep}, Default: group.GateOpen}
 	slot := group.Gate{Name: "alarm", On: []string{group.GateOnStep}, Per: group.GatePerSlot}
@@ -47,26 +47,26 @@ func TestR150_WhichWordOpensAGate(t *testing.T) {
 		edit func(f *fixture)
 		want string // a part of the message; "": the gate is open
 	}{
-		"no word":                 {func(f *fixture) { f.gate(one) }, "no word opens it; to open it: cadre gate open db/alarm --reason"},
-		"no word, open":           {func(f *fixture) { f.gate(open) }, ""},
-		"opened":                  {func(f *fixture) { f.gate(one).word("alarm", "open", "", 0) }, ""},
-		"opened for a while":      {func(f *fixture) { f.gate(one).word("alarm", "open", "", time.Minute) }, ""},
-		"opened until a past":     {func(f *fixture) { f.gate(one).word("alarm", "open", "", -time.Minute) }, "no word opens it"},
-		"closed":                  {func(f *fixture) { f.gate(open).word("alarm", "closed", "", 0) }, "closed by an operator (ann): the net is mended;"},
-		"closed for a while":      {func(f *fixture) { f.gate(open).word("alarm", "closed", "", time.Minute) }, ", until 20"},
-		"closed until a past":     {func(f *fixture) { f.gate(open).word("alarm", "closed", "", -time.Minute) }, ""},
-		"unreadable":              {func(f *fixture) { f.gate(open).word("alarm", "", "", 0) }, "its record control/gate/db/alarm has no readable state"},
-		"another state":           {func(f *fixture) { f.gate(open).word("alarm", "Open", "", 0) }, "no readable state"},
-		"another gate's word":     {func(f *fixture) { f.gate(one).word("other", "open", "", 0) }, "no word opens it"},
-		"per slot":                {func(f *fixture) { f.gate(slot) }, "cadre gate open db/alarm --slot db-2 --ticket "},
-		"per slot, group's word":  {func(f *fixture) { f.gate(slot).word("alarm", "open", "", 0) }, "no word opens it"},
-		"per slot, without":       {func(f *fixture) { f.gate(slot).word("alarm/db-2", "open", "", 0) }, "names another step"},
-		"per slot, other ticket":  {func(f *fixture) { f.gate(slot).word("alarm/db-2", "open", "00", 0) }, "names another step"},
-		"per slot, another slot":  {func(f *fixture) { f.gate(slot).word("alarm/db-1", "open", "00", 0) }, "no word opens it"},
-		"per slot, unreadable":    {func(f *fixture) { f.gate(slot).word("alarm/db-2", "", "", 0) }, "control/gate/db/alarm/db-2 has no readable state"},
-		"the second gate":         {func(f *fixture) { g := one; g.Name = "net"; f.gate(open, g) }, "gate db/net"},
-		"a gate on other work":    {func(f *fixture) { f.gate(group.Gate{Name: "a", On: []string{"create", "remove", "heal"}}) }, ""},
-		"the deletion of a group": {func(f *fixture) { f.gate(one).obs.Deletion = &Deletion{} }, ""},
+		"no setting":                {func(f *fixture) { f.gate(one) }, "no operator has opened it; to open it: cadre gate open db/alarm --reason"},
+		"no setting, open":          {func(f *fixture) { f.gate(open) }, ""},
+		"opened":                    {func(f *fixture) { f.gate(one).setting("alarm", "open", "", 0) }, ""},
+		"opened for a while":        {func(f *fixture) { f.gate(one).setting("alarm", "open", "", time.Minute) }, ""},
+		"opened until a past":       {func(f *fixture) { f.gate(one).setting("alarm", "open", "", -time.Minute) }, "no operator has opened it"},
+		"closed":                    {func(f *fixture) { f.gate(open).setting("alarm", "closed", "", 0) }, "closed by an operator (ann): the net is mended;"},
+		"closed for a while":        {func(f *fixture) { f.gate(open).setting("alarm", "closed", "", time.Minute) }, ", until 20"},
+		"closed until a past":       {func(f *fixture) { f.gate(open).setting("alarm", "closed", "", -time.Minute) }, ""},
+		"unreadable":                {func(f *fixture) { f.gate(open).setting("alarm", "", "", 0) }, "its record control/gate/db/alarm has no readable state"},
+		"another state":             {func(f *fixture) { f.gate(open).setting("alarm", "Open", "", 0) }, "no readable state"},
+		"another gate's setting":    {func(f *fixture) { f.gate(one).setting("other", "open", "", 0) }, "no operator has opened it"},
+		"per slot":                  {func(f *fixture) { f.gate(slot) }, "cadre gate open db/alarm --slot db-2 --ticket "},
+		"per slot, group's setting": {func(f *fixture) { f.gate(slot).setting("alarm", "open", "", 0) }, "no operator has opened it"},
+		"per slot, without":         {func(f *fixture) { f.gate(slot).setting("alarm/db-2", "open", "", 0) }, "names another step"},
+		"per slot, other ticket":    {func(f *fixture) { f.gate(slot).setting("alarm/db-2", "open", "00", 0) }, "names another step"},
+		"per slot, another slot":    {func(f *fixture) { f.gate(slot).setting("alarm/db-1", "open", "00", 0) }, "no operator has opened it"},
+		"per slot, unreadable":      {func(f *fixture) { f.gate(slot).setting("alarm/db-2", "", "", 0) }, "control/gate/db/alarm/db-2 has no readable state"},
+		"the second gate":           {func(f *fixture) { g := one; g.Name = "net"; f.gate(open, g) }, "gate db/net"},
+		"a gate on other work":      {func(f *fixture) { f.gate(group.Gate{Name: "a", On: []string{"create", "remove", "heal"}}) }, ""},
+		"the deletion of a group":   {func(f *fixture) { f.gate(one).obs.Deletion = &Deletion{} }, ""},
 	} {
 		f := newFixture(3, "none").want("B")
 		c.edit(f)
@@ -151,18 +151,18 @@ func TestR150_ATicketIsOfOneStep(t *testing.T) {
 	}
 	f := newFixture(3, "none").want("B").gate(gate)
 	f.rolling()
-	f.word("g/db-2", group.GateOpen, first, 0)
+	f.setting("g/db-2", group.GateOpen, first, 0)
 	p := f.plan()
 	i := slices.IndexFunc(p.Actions, func(a Action) bool { return a.Execute })
 	if i < 0 || p.Actions[i].Slot != "db-2" {
-		t.Fatalf("the word with the ticket opens nothing: %s", p.Message)
+		t.Fatalf("the setting with the ticket opens nothing: %s", p.Message)
 	}
 	op, _ := p.Begin(p.Actions[i], 1, f.now)
 	f.rec.Operations = append(f.rec.Operations, op)
 	if facts := f.facts(op); op.Ticket != first || facts.Paused {
 		t.Errorf("the step has ticket %q, and is called off: %s", op.Ticket, facts.PausedBy)
 	}
-	f.word("g/db-2", group.GateOpen, "00", 0)
+	f.setting("g/db-2", group.GateOpen, "00", 0)
 	if facts := f.facts(op); !facts.Paused || !strings.Contains(facts.PausedBy, "gate_closed") {
 		t.Error("the step goes on behind a gate that closed before the call")
 	}

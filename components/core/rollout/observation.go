@@ -107,7 +107,7 @@ type Observation struct {
 	Orphans []string
 	// Pause and Freeze are an operator's overrides in force on the group, or nil.
 	Pause, Freeze *Override
-	// Gates are the words about gates of the group in force, by gate, or by gate/slot for a gate per Slot.
+	// Gates are the settings of gates of the group in force, by gate, or by gate/slot for a gate per Slot.
 	Gates map[string]*Override
 	// Requests of operators about Slots and Operations of this group.
 	Requests []Request
@@ -305,7 +305,7 @@ type Override struct {
 	Group string
 	// Excludes is the kind of work that an exclusion withholds from the Slot.
 	Excludes group.Exclusion
-	// State and Ticket belong to a word about a gate, as in its record.
+	// State and Ticket belong to a setting of a gate, as in its record.
 	State, Ticket string
 }
 

@@ -34,16 +34,16 @@ func (k *checker) gated(did string, op operation.Operation) {
 		if gate.PerSlot() {
 			scope += "/" + op.Slot
 		}
-		word := k.c.gates[scope]
-		if word != nil && !word.Until.IsZero() && !k.c.clock().Before(word.Until) {
-			word = nil
+		setting := k.c.gates[scope]
+		if setting != nil && !setting.Until.IsZero() && !k.c.clock().Before(setting.Until) {
+			setting = nil
 		}
 		open := gate.Default == group.GateOpen
-		if word != nil {
-			open = word.State == group.GateOpen && (!gate.PerSlot() || word.Ticket == op.Ticket && op.Ticket != "")
+		if setting != nil {
+			open = setting.State == group.GateOpen && (!gate.PerSlot() || setting.Ticket == op.Ticket && op.Ticket != "")
 		}
 		if !open {
-			k.broke("R150: %s of %s, and gate %s is closed: %+v", did, op.ID, gate.Name, word)
+			k.broke("R150: %s of %s, and gate %s is closed: %+v", did, op.ID, gate.Name, setting)
 		}
 	}
 }
@@ -59,7 +59,7 @@ func (k *checker) ticketed(op operation.Operation) {
 	}
 }
 
-// speak records an operator's word about a gate: for a Slot with the ticket in the last plan.
+// speak records an operator's setting of a gate: for a Slot with the ticket in the last plan.
 func (s *story) speak(state, gate, slot, length string) error {
 	scope, ticket := gate, ""
 	if slot != "" {

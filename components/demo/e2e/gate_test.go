@@ -11,8 +11,8 @@ import (
 	"cadre.dev/demo/internal/rig"
 )
 
-// TestR150_ARolloutWaitsAtAGate: no step begins behind the gate. Each word opens it for one step, and
-// the rollout completes with one word for each slot.
+// TestR150_ARolloutWaitsAtAGate: no step begins behind the gate. Each setting opens it for one step, and
+// the rollout completes with one setting for each slot.
 func TestR150_ARolloutWaitsAtAGate(t *testing.T) {
 	c := ready(t)
 	file := c.edited(t, `  health_check "web" {`, `  gate "balancer" {
@@ -26,7 +26,7 @@ func TestR150_ARolloutWaitsAtAGate(t *testing.T) {
 	if _, err := c.ApplyLight(within(t, rollTime), file, c.next()); err != nil {
 		t.Fatal(err)
 	}
-	// waiting returns the gates whose step waits for a word of its own.
+	// waiting returns the gates whose step waits for a setting of its own.
 	waiting := func(ctx context.Context) (out []client.Gate, err error) {
 		gates, err := c.api.Gates(ctx, rig.Light)
 		for _, g := range gates {
@@ -44,9 +44,9 @@ func TestR150_ARolloutWaitsAtAGate(t *testing.T) {
 		}
 		return err
 	})
-	words := map[string]bool{}
+	settings := map[string]bool{}
 	for range all {
-		eventually(t, "a step waits that no word names", rollTime, func(ctx context.Context) error {
+		eventually(t, "a step waits that no setting names", rollTime, func(ctx context.Context) error {
 			g, err := c.api.Group(ctx, rig.Light)
 			if err != nil || g.Status.Available != all {
 				return fmt.Errorf("%d slots are available: %w", g.Status.Available, err)
@@ -56,17 +56,17 @@ func TestR150_ARolloutWaitsAtAGate(t *testing.T) {
 				return err
 			}
 			for _, one := range gates {
-				if words[one.Slot] {
+				if settings[one.Slot] {
 					return fmt.Errorf("%s waits again", one.Slot)
 				}
 			}
-			if len(gates) != all-len(words) {
-				return fmt.Errorf("%d steps wait after %d words", len(gates), len(words))
+			if len(gates) != all-len(settings) {
+				return fmt.Errorf("%d steps wait after %d settings", len(gates), len(settings))
 			}
 			one := gates[0]
-			_, err = c.api.SetGate(ctx, client.GateWord{Group: rig.Light, Gate: one.Gate, Slot: one.Slot, State: group.GateOpen, Ticket: one.Ticket, Reason: "it is out of the pool"})
+			_, err = c.api.SetGate(ctx, client.GateSetting{Group: rig.Light, Gate: one.Gate, Slot: one.Slot, State: group.GateOpen, Ticket: one.Ticket, Reason: "it is out of the pool"})
 			if err == nil {
-				words[one.Slot] = true
+				settings[one.Slot] = true
 			}
 			return err
 		})

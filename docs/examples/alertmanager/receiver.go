@@ -27,7 +27,7 @@ var gateForm = regexp.MustCompile(`^[a-z][a-z0-9-]*/[a-z][a-z0-9-]*$`)
 func main() {
 	listen := flag.String("listen", "127.0.0.1:9466", "address for Alertmanager")
 	gates := flag.String("gates", "http://127.0.0.1:9465/v1/gates", "address of cadre gate serve")
-	length := flag.String("for", "5h", "end of a word without another message: more than repeat_interval")
+	length := flag.String("for", "5h", "end of a setting without another message: more than repeat_interval")
 	flag.Parse()
 	client := http.Client{Timeout: 20 * time.Second}
 	http.HandleFunc("POST /", func(w http.ResponseWriter, r *http.Request) {
@@ -41,11 +41,11 @@ func main() {
 			http.Error(w, fmt.Sprintf("label gate is %.80q: want GROUP/GATE, and group_by with gate alone", gate), http.StatusBadRequest)
 			return
 		}
-		word := map[string]string{"state": "open", "reason": "no alert fires: " + m.ExternalURL}
+		setting := map[string]string{"state": "open", "reason": "no alert fires: " + m.ExternalURL}
 		if m.Status != "resolved" {
-			word = map[string]string{"state": "closed", "for": *length, "reason": fmt.Sprintf("alert %s fires: %s", m.CommonLabels["alertname"], m.ExternalURL)}
+			setting = map[string]string{"state": "closed", "for": *length, "reason": fmt.Sprintf("alert %s fires: %s", m.CommonLabels["alertname"], m.ExternalURL)}
 		}
-		body, _ := json.Marshal(word)
+		body, _ := json.Marshal(setting)
 		req, err := http.NewRequestWithContext(r.Context(), http.MethodPost, *gates+"/"+gate, bytes.NewReader(body))
 		if err != nil {
 			log.Fatalf("-gates: %v", err)
@@ -59,7 +59,7 @@ func main() {
 		defer reply.Body.Close()
 		w.WriteHeader(reply.StatusCode)
 		_, _ = io.Copy(w, reply.Body)
-		log.Printf("gate %s: %s: %s", gate, word["state"], reply.Status)
+		log.Printf("gate %s: %s: %s", gate, setting["state"], reply.Status)
 	})
 	log.Printf("listening at %s", *listen)
 	log.Fatal((&http.Server{Addr: *listen, ReadTimeout: 10 * time.Second}).ListenAndServe())

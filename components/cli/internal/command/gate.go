@@ -18,10 +18,10 @@ import (
 
 func (a *App) gateCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "gate", Short: "Open and close the gates of groups, which hold work until a word opens them",
+		Use: "gate", Short: "Open and close the gates of groups, which hold work until a setting opens them",
 		Long: `A group's file declares gates with gate "name" { on = ["step"] }. While a gate is closed, the
-work that it names waits, and the plan shows the author and the end of the word. With
-per = "slot" each step of each slot waits for a word of its own.`,
+work that it names waits, and the plan shows the author and the end of the setting. With
+per = "slot" each step of each slot waits for a setting of its own.`,
 	}
 	c.AddCommand(a.gateList(), a.gateWord(group.GateOpen), a.gateWord(group.GateClosed), a.gateClear(), a.gateServe())
 	return c
@@ -29,7 +29,7 @@ per = "slot" each step of each slot waits for a word of its own.`,
 
 func (a *App) gateList() *cobra.Command {
 	return &cobra.Command{
-		Use: "list [GROUP]", Aliases: []string{"ls"}, Short: "List gates with state, word, and the steps that wait", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeGroup,
+		Use: "list [GROUP]", Aliases: []string{"ls"}, Short: "List gates with state, setting, and the steps that wait", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeGroup,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(cl *client.Client) error {
 				list, err := cl.Gates(cmd.Context(), strings.Join(args, ""))
@@ -72,23 +72,23 @@ plan show the tickets.`
 			return usagef("--ticket %s: give the slot of the step too, with --slot", ticket)
 		}
 		return a.withClient(func(cl *client.Client) error {
-			word := client.GateWord{Group: name, Gate: gate, Slot: slot, State: state, Ticket: ticket, Reason: f.reason, Length: f.length}
+			setting := client.GateSetting{Group: name, Gate: gate, Slot: slot, State: state, Ticket: ticket, Reason: f.reason, Length: f.length}
 			if opens && slot != "" && ticket == "" {
-				if word.Ticket, err = ticketOf(cmd.Context(), cl, name, gate, slot); err != nil {
+				if setting.Ticket, err = ticketOf(cmd.Context(), cl, name, gate, slot); err != nil {
 					return err
 				}
 			}
-			out, err := cl.SetGate(cmd.Context(), word)
+			out, err := cl.SetGate(cmd.Context(), setting)
 			if err != nil {
 				return err
 			}
-			until := "until the next word about it"
+			until := "until it is set again"
 			if !out.Until.IsZero() {
 				until = "until " + out.Until.Local().Format("2006-01-02 15:04:05")
 			}
 			return a.show(out, func(render.Style) string {
 				if slot != "" && opens {
-					return fmt.Sprintf("gate %s/%s is open for the step of %s with ticket %s, %s\n", name, gate, slot, word.Ticket, until)
+					return fmt.Sprintf("gate %s/%s is open for the step of %s with ticket %s, %s\n", name, gate, slot, setting.Ticket, until)
 				}
 				return fmt.Sprintf("gate %s is %s %s\n", strings.TrimSuffix(args[0]+" of "+slot, " of "), state, until)
 			})
@@ -116,13 +116,13 @@ func ticketOf(ctx context.Context, cl *client.Client, name, gate, slot string) (
 			return g.Ticket, nil
 		}
 	}
-	return "", fmt.Errorf("no step of %s waits for a word about gate %s/%s: `cadre gate list %s` shows the steps that wait", slot, name, gate, name)
+	return "", fmt.Errorf("no step of %s waits for a setting of gate %s/%s: `cadre gate list %s` shows the steps that wait", slot, name, gate, name)
 }
 
 func (a *App) gateClear() *cobra.Command {
 	var slot string
 	c := &cobra.Command{
-		Use: "clear GROUP/GATE", Short: "Take the word about a gate back: the gate has its default again", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGate,
+		Use: "clear GROUP/GATE", Short: "Take the setting of a gate back: the gate has its default again", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGate,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, gate, err := gateArg(args[0])
 			if err != nil {
@@ -135,9 +135,9 @@ func (a *App) gateClear() *cobra.Command {
 				}
 				return a.show(map[string]bool{"changed": changed}, func(render.Style) string {
 					if !changed {
-						return "there is no word about gate " + args[0] + ": nothing is changed\n"
+						return "there is no setting of gate " + args[0] + ": nothing is changed\n"
 					}
-					return "the word about gate " + args[0] + " is taken back\n"
+					return "the setting of gate " + args[0] + " is taken back\n"
 				})
 			})
 		},
@@ -159,14 +159,14 @@ func (a *App) gateServe() *cobra.Command {
 	listen, remote := "127.0.0.1:9465", false
 	var tokenFile string
 	c := &cobra.Command{
-		Use: "serve", Short: "Take words about gates over HTTP, from a balancer or an alarm", Args: cobra.NoArgs,
+		Use: "serve", Short: "Take settings of gates over HTTP, from a balancer or an alarm", Args: cobra.NoArgs,
 		Long: `Serves until interrupted, with the right of the context's operator:
 
   POST   /v1/gates/GROUP/GATE   {"state": "closed", "reason": "...", "for": "1h"}
-  DELETE /v1/gates/GROUP/GATE   takes the word back
+  DELETE /v1/gates/GROUP/GATE   takes the setting back
   GET    /v1/gates/GROUP        lists the gates; GET /v1/gates lists those of all groups
 
-A word about a gate per slot has "slot" too, and "ticket" to open the gate. Each request
+A setting of a gate per slot has "slot" too, and "ticket" to open the gate. Each request
 carries the text of the token file: Authorization: Bearer TOKEN. The file is read again at
 each request. Take an operator with the role operate and the groups that the caller needs.
 
@@ -191,7 +191,7 @@ The requests are not encrypted. So only loopback addresses are allowed, unless
 				return fmt.Errorf("--listen: %w", err)
 			}
 			log := slog.New(slog.NewTextHandler(a.Err, nil))
-			log.Info("taking words about gates", "url", "http://"+l.Addr().String()+"/v1/gates")
+			log.Info("taking settings of gates", "url", "http://"+l.Addr().String()+"/v1/gates")
 			return (&gateserver.Server{
 				Token: func() (string, error) { return gateserver.ReadToken(tokenFile) },
 				With: func(fn func(gateserver.Gates) error) error {

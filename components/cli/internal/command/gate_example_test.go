@@ -20,7 +20,7 @@ import (
 const alertmanager = "../../../../docs/examples/alertmanager/"
 
 // TestTheExampleClosesAGateWhileAnAlertFires: a message of Alertmanager goes through the receiver of
-// docs/examples and `cadre gate serve` to the word of the context's operator.
+// docs/examples and `cadre gate serve` to the setting of the context's operator.
 func TestTheExampleClosesAGateWhileAnAlertFires(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "receiver")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", program, alertmanager+"receiver.go").CombinedOutput(); err != nil {
@@ -73,8 +73,8 @@ func TestTheExampleClosesAGateWhileAnAlertFires(t *testing.T) {
 			}
 		}
 	}
-	if code := post(strings.Repeat("u", 32), firing); code != http.StatusUnauthorized || len(b.GateWords()) != 0 {
-		t.Errorf("a wrong token: %d, words %v", code, b.GateWords())
+	if code := post(strings.Repeat("u", 32), firing); code != http.StatusUnauthorized || len(b.GateSettings()) != 0 {
+		t.Errorf("a wrong token: %d, settings %v", code, b.GateSettings())
 	}
 	for body, want := range map[string]int{
 		`{"version":"3","status":"firing","groupLabels":{"gate":"worker/alarm"}}`: http.StatusBadRequest,
@@ -83,21 +83,21 @@ func TestTheExampleClosesAGateWhileAnAlertFires(t *testing.T) {
 		`{"version":"4","status":"firing","groupLabels":{"gate":"worker/other"}}`: http.StatusNotFound,
 		`alert`: http.StatusBadRequest,
 	} {
-		if code := post(token, []byte(body)); code != want || len(b.GateWords()) != 0 {
+		if code := post(token, []byte(body)); code != want || len(b.GateSettings()) != 0 {
 			t.Errorf("%s: %d, want %d", body, code, want)
 		}
 	}
 	if code := post(token, firing); code != http.StatusOK {
 		t.Fatalf("the alert fires: %d", code)
 	}
-	if words := b.GateWords(); len(words) != 1 || words[0].GetState() != group.GateClosed || words[0].GetGate() != "alarm" || words[0].GetLeft().AsDuration() != 5*time.Hour ||
-		words[0].GetReason() != "alert HighErrorRate fires: http://alertmanager.example.org:9093" {
-		t.Errorf("words %v", words)
+	if settings := b.GateSettings(); len(settings) != 1 || settings[0].GetState() != group.GateClosed || settings[0].GetGate() != "alarm" || settings[0].GetLeft().AsDuration() != 5*time.Hour ||
+		settings[0].GetReason() != "alert HighErrorRate fires: http://alertmanager.example.org:9093" {
+		t.Errorf("settings %v", settings)
 	}
 	if code := post(token, bytes.ReplaceAll(firing, []byte(`"firing"`), []byte(`"resolved"`))); code != http.StatusOK {
 		t.Fatalf("the alert is resolved: %d", code)
 	}
-	if words := b.GateWords(); len(words) != 1 || words[0].GetState() != group.GateOpen || words[0].GetUntil() != nil {
-		t.Errorf("words %v", words)
+	if settings := b.GateSettings(); len(settings) != 1 || settings[0].GetState() != group.GateOpen || settings[0].GetUntil() != nil {
+		t.Errorf("settings %v", settings)
 	}
 }

@@ -56,12 +56,12 @@ func TestGatePictures(t *testing.T) {
 		}
 		golden(t, c.name, out)
 	}
-	if words := b.GateWords(); len(words) != 2 || words[1].GetTicket() != "" || words[1].GetState() != group.GateClosed {
-		t.Errorf("words %v", words)
+	if settings := b.GateSettings(); len(settings) != 2 || settings[1].GetTicket() != "" || settings[1].GetState() != group.GateClosed {
+		t.Errorf("settings %v", settings)
 	}
 }
 
-func TestAWordAboutAGateIsChecked(t *testing.T) {
+func TestASettingAboutAGateIsChecked(t *testing.T) {
 	b := newBench(t)
 	gated(b)
 	for _, c := range []struct {
@@ -76,11 +76,11 @@ func TestAWordAboutAGateIsChecked(t *testing.T) {
 		{ExitUsage, "gate close worker/alarm --reason x --for -1h", "--for"},
 		{ExitUsage, "gate open worker/balancer --reason x --ticket " + aTicket, "give the slot of the step too"},
 		{ExitUsage, "gate open worker/alarm --reason x --slot worker-1", "is of the whole group"},
-		{ExitError, "gate open worker/balancer --reason x --slot worker-2", "no step of worker-2 waits for a word about gate worker/balancer"},
+		{ExitError, "gate open worker/balancer --reason x --slot worker-2", "no step of worker-2 waits for a setting of gate worker/balancer"},
 		{ExitNotFound, "gate open worker/network --reason x", "the spec of worker has no gate network"},
 		{ExitNotFound, "gate clear worker/network", "the spec of worker has no gate network"},
 		{ExitNotFound, "gate close wroker/alarm --reason x", "no such group"},
-		{ExitOK, "gate clear worker/alarm", "there is no word about gate worker/alarm"},
+		{ExitOK, "gate clear worker/alarm", "there is no setting of gate worker/alarm"},
 		{ExitUsage, "gate serve", "--token-file is missing"},
 		{ExitUsage, "gate serve --token-file x --listen 0.0.0.0:1", "--allow-remote"},
 		{ExitError, "gate serve --token-file /nonexistent", "--token-file"},
@@ -89,8 +89,8 @@ func TestAWordAboutAGateIsChecked(t *testing.T) {
 			t.Errorf("%s: exit %d, want %d: %s", c.args, code, c.want, out)
 		}
 	}
-	if words := b.GateWords(); len(words) != 0 {
-		t.Errorf("words %v", words)
+	if settings := b.GateSettings(); len(settings) != 0 {
+		t.Errorf("settings %v", settings)
 	}
 }
 
@@ -130,7 +130,7 @@ func serveGates(t *testing.T, token string) (address string) {
 	return string(at[1])
 }
 
-// TestGatesAreServedOverHTTP: from a request with the token to the word of the context's operator.
+// TestGatesAreServedOverHTTP: from a request with the token to the setting of the context's operator.
 func TestGatesAreServedOverHTTP(t *testing.T) {
 	b := newBench(t)
 	gated(b)
@@ -148,13 +148,13 @@ func TestGatesAreServedOverHTTP(t *testing.T) {
 		defer reply.Body.Close() //nolint:errcheck // only its status is read
 		return reply.StatusCode
 	}
-	if code := post(strings.Repeat("u", 32)); code != http.StatusUnauthorized || len(b.GateWords()) != 0 {
+	if code := post(strings.Repeat("u", 32)); code != http.StatusUnauthorized || len(b.GateSettings()) != 0 {
 		t.Errorf("a wrong token: %d", code)
 	}
 	if code := post(strings.Repeat("t", 32)); code != http.StatusOK {
 		t.Errorf("the token: %d", code)
 	}
-	if words := b.GateWords(); len(words) != 1 || words[0].GetState() != group.GateClosed || words[0].GetReason() != "HighErrorRate fires" || words[0].GetLeft().AsDuration() != time.Hour {
-		t.Errorf("words %v", words)
+	if settings := b.GateSettings(); len(settings) != 1 || settings[0].GetState() != group.GateClosed || settings[0].GetReason() != "HighErrorRate fires" || settings[0].GetLeft().AsDuration() != time.Hour {
+		t.Errorf("settings %v", settings)
 	}
 }

@@ -1,4 +1,4 @@
-// Package gateserver serves words about gates over HTTP with a token of its own, for programs that
+// Package gateserver serves settings of gates over HTTP with a token of its own, for programs that
 // speak no gRPC: balancers, alarms, schedulers. It acts with the right of an operator's context.
 package gateserver
 
@@ -33,14 +33,14 @@ const (
 	minToken, maxToken = 20, 4096
 )
 
-// Gates gives words about gates; *client.Client does.
+// Gates gives settings of gates; *client.Client does.
 type Gates interface {
-	SetGate(ctx context.Context, w client.GateWord) (client.Gate, error)
+	SetGate(ctx context.Context, w client.GateSetting) (client.Gate, error)
 	ClearGate(ctx context.Context, group, gate, slot string) (changed bool, err error)
 	Gates(ctx context.Context, group string) ([]client.Gate, error)
 }
 
-// Server translates HTTP requests into words. Safe for concurrent use.
+// Server translates HTTP requests into settings. Safe for concurrent use.
 type Server struct {
 	// Token returns the token that requests carry. It is read for each request.
 	Token func() (string, error)
@@ -67,11 +67,11 @@ func ReadToken(path string) (string, error) {
 	return token, nil
 }
 
-// word is the body of a POST.
-type word struct {
+// setting is the body of a POST.
+type setting struct {
 	State  string `json:"state"`
 	Reason string `json:"reason"`
-	// For is a duration such as 1h; empty: until the next word.
+	// For is a duration such as 1h; empty: until the next setting.
 	For    string `json:"for,omitempty"`
 	Slot   string `json:"slot,omitempty"`
 	Ticket string `json:"ticket,omitempty"`
@@ -87,17 +87,17 @@ func (s *Server) Handler() http.Handler {
 			refuse(w, http.StatusBadRequest, err.Error())
 			return
 		}
-		word := client.GateWord{Group: r.PathValue("group"), Gate: r.PathValue("gate"), Slot: body.Slot, State: body.State, Ticket: body.Ticket, Reason: body.Reason}
+		setting := client.GateSetting{Group: r.PathValue("group"), Gate: r.PathValue("gate"), Slot: body.Slot, State: body.State, Ticket: body.Ticket, Reason: body.Reason}
 		if body.For != "" {
-			if word.Length, err = time.ParseDuration(body.For); err != nil || word.Length <= 0 {
+			if setting.Length, err = time.ParseDuration(body.For); err != nil || setting.Length <= 0 {
 				refuse(w, http.StatusBadRequest, fmt.Sprintf("for: %.64q is no duration of more than 0: write it like 90m or 1h, or leave it out", body.For))
 				return
 			}
 		}
 		s.answer(w, r, places, func(ctx context.Context, g Gates) (any, error) {
-			out, err := g.SetGate(ctx, word)
+			out, err := g.SetGate(ctx, setting)
 			if err == nil {
-				s.Log.Info("gate set", "gate", out.Group+"/"+out.Gate, "slot", out.Slot, "state", out.State, "until", out.Until, "changed", out.Changed, "reason", word.Reason)
+				s.Log.Info("gate set", "gate", out.Group+"/"+out.Gate, "slot", out.Slot, "state", out.State, "until", out.Until, "changed", out.Changed, "reason", setting.Reason)
 			}
 			return out, err
 		})
@@ -155,7 +155,7 @@ func same(a, b string) bool {
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
 }
 
-func read(w http.ResponseWriter, r *http.Request) (body word, err error) {
+func read(w http.ResponseWriter, r *http.Request) (body setting, err error) {
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		return body, fmt.Errorf("the body cannot be read, or has more than %d bytes: %w", maxBody, err)
@@ -164,7 +164,7 @@ func read(w http.ResponseWriter, r *http.Request) (body word, err error) {
 		return body, errors.New(`the body is empty: send {"state":"closed","reason":"..."}`)
 	}
 	if err := strictjson.Unmarshal(text, &body); err != nil {
-		return body, fmt.Errorf("the body is no word about a gate: %w; its fields are state, reason, for, slot and ticket", err)
+		return body, fmt.Errorf("the body is no setting of a gate: %w; its fields are state, reason, for, slot and ticket", err)
 	}
 	return body, nil
 }

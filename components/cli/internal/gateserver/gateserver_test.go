@@ -19,17 +19,17 @@ import (
 const token = "0123456789abcdef0123"
 
 type gates struct {
-	words   []client.GateWord
-	cleared []string
-	err     error
-	wait    chan struct{}
+	settings []client.GateSetting
+	cleared  []string
+	err      error
+	wait     chan struct{}
 }
 
-func (g *gates) SetGate(_ context.Context, w client.GateWord) (client.Gate, error) {
+func (g *gates) SetGate(_ context.Context, w client.GateSetting) (client.Gate, error) {
 	if g.wait != nil {
 		<-g.wait
 	}
-	g.words = append(g.words, w)
+	g.settings = append(g.settings, w)
 	return client.Gate{Group: w.Group, Gate: w.Gate, State: w.State, Changed: true}, g.err
 }
 
@@ -56,12 +56,12 @@ func send(h http.Handler, method, path, auth, body string) *httptest.ResponseRec
 	return w
 }
 
-func TestAPostIsAWord(t *testing.T) {
+func TestAPostIsASetting(t *testing.T) {
 	g := &gates{}
 	w := send(server(g), "POST", "/v1/gates/pg/balancer", "Bearer "+token, `{"state":"open","reason":"out","for":"90m","slot":"pg-0","ticket":"0123456789abcdef"}`)
-	want := client.GateWord{Group: "pg", Gate: "balancer", Slot: "pg-0", State: "open", Ticket: "0123456789abcdef", Reason: "out", Length: 90 * time.Minute}
-	if w.Code != http.StatusOK || len(g.words) != 1 || g.words[0] != want {
-		t.Fatalf("%d %s: words %+v", w.Code, w.Body, g.words)
+	want := client.GateSetting{Group: "pg", Gate: "balancer", Slot: "pg-0", State: "open", Ticket: "0123456789abcdef", Reason: "out", Length: 90 * time.Minute}
+	if w.Code != http.StatusOK || len(g.settings) != 1 || g.settings[0] != want {
+		t.Fatalf("%d %s: settings %+v", w.Code, w.Body, g.settings)
 	}
 	var out client.Gate
 	if err := json.Unmarshal(w.Body.Bytes(), &out); err != nil || out.State != "open" || !out.Changed {
@@ -86,8 +86,8 @@ func TestOnlyTheTokenIsServed(t *testing.T) {
 			t.Errorf("%q: %d %s", auth, w.Code, w.Body)
 		}
 	}
-	if len(g.words) != 0 {
-		t.Errorf("words %v", g.words)
+	if len(g.settings) != 0 {
+		t.Errorf("settings %v", g.settings)
 	}
 	broken := &Server{Token: func() (string, error) { return "", errors.New("gone") }, Log: slog.New(slog.DiscardHandler)}
 	for _, auth := range []string{"", "Bearer ", "Bearer " + token} {
@@ -101,11 +101,11 @@ func TestBadBodiesAreRefused(t *testing.T) {
 	g := &gates{}
 	for body, want := range map[string]string{
 		``:                                    "the body is empty",
-		`{`:                                   "no word about a gate",
-		`[]`:                                  "no word about a gate",
+		`{`:                                   "no setting of a gate",
+		`[]`:                                  "no setting of a gate",
 		`{"state":"open","x":1}`:              "x",
 		`{"state":"open","state":"closed"}`:   "state",
-		`{"state":"open"} {"state":"open"}`:   "no word about a gate",
+		`{"state":"open"} {"state":"open"}`:   "no setting of a gate",
 		`{"state":1}`:                         "state",
 		`{"state":"open","for":"soon"}`:       "for: \\\"soon\\\" is no duration",
 		`{"state":"open","for":"-1h"}`:        "is no duration of more than 0",
@@ -123,8 +123,8 @@ func TestBadBodiesAreRefused(t *testing.T) {
 			t.Errorf("%s: %d", path, w.Code)
 		}
 	}
-	if len(g.words) != 0 {
-		t.Errorf("words %v", g.words)
+	if len(g.settings) != 0 {
+		t.Errorf("settings %v", g.settings)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"cadre.dev/core/group"
 )
 
-// Gates prints the gates of groups, with the words in effect.
+// Gates prints the gates of groups, with the settings in effect.
 func Gates(s Style, list []client.Gate) string {
 	if len(list) == 0 {
 		return s.Line("no group has a gate", Dim)
@@ -26,8 +26,8 @@ func Gates(s Style, list []client.Gate) string {
 			about = "each slot"
 		}
 		left, until := "", ""
-		if g.Word {
-			until = "next word"
+		if g.Set {
+			until = "next setting"
 		}
 		if !g.Until.IsZero() {
 			until, left = clock(g.Until), format.Ago(time.Duration(g.LeftSeconds)*time.Second)

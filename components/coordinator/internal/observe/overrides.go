@@ -24,7 +24,7 @@ func override(v *view.View, kind store.OverrideKind, scope string) *rollout.Over
 	return out
 }
 
-// gates returns the words about the gates that the spec has.
+// gates returns the settings of the gates that the spec has.
 func gates(v *view.View, spec group.Spec) map[string]*rollout.Override {
 	var out map[string]*rollout.Override
 	for scope := range v.Overrides[store.OverrideGate] {

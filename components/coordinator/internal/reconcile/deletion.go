@@ -41,18 +41,18 @@ func (p *pass) removeGroup(ctx context.Context) (done bool, err error) {
 	return true, nil
 }
 
-// removeGates removes all words about gates of the group, which may be more than one transaction
+// removeGates removes all settings of gates of the group, which may be more than one transaction
 // holds. They must not open a gate of a later group of the same name.
 func (p *pass) removeGates(ctx context.Context) error {
 	var ops []store.Op
-	for scope, word := range p.view.Overrides[store.OverrideGate] {
+	for scope, setting := range p.view.Overrides[store.OverrideGate] {
 		if name, ok := store.OverrideGate.Group(scope); ok && name == p.name {
-			ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.OverrideKey(store.OverrideGate, scope), Index: word.Index})
+			ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.OverrideKey(store.OverrideGate, scope), Index: setting.Index})
 		}
 	}
 	for batch := range store.Batches(p.lease.Fence(), ops) {
 		if err := p.commit(ctx, batch...); err != nil {
-			return fmt.Errorf("remove the words about gates: %w", err)
+			return fmt.Errorf("remove the settings of gates: %w", err)
 		}
 	}
 	return nil

@@ -39,7 +39,7 @@ func (p *pass) countEnds(ctx context.Context) (changed bool, err error) {
 	return changed, nil
 }
 
-// endedOverrides removes the overrides whose time is over, and the words about gates of Slots that
+// endedOverrides removes the overrides whose time is over, and the settings of gates of Slots that
 // do not exist.
 func (r *Reconciler) endedOverrides(v *view.View) []store.Op {
 	var ops []store.Op

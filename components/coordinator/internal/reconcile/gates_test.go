@@ -15,9 +15,9 @@ import (
 // inMessage finds the ticket that the status shows.
 var inMessage = regexp.MustCompile(`--ticket ([0-9a-f]{16})`)
 
-// TestR150_AWordWrittenToKVOpensTheGateForOneStep: a record with the ticket in the plan opens the
-// gate, and an unreadable record keeps a gate closed that is open without a word.
-func TestR150_AWordWrittenToKVOpensTheGateForOneStep(t *testing.T) {
+// TestR150_ASettingWrittenToKVOpensTheGateForOneStep: a record with the ticket in the plan opens the
+// gate, and an unreadable record keeps a gate closed that is open without a setting.
+func TestR150_ASettingWrittenToKVOpensTheGateForOneStep(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		s := spec("one")
 		s.Gates = []group.Gate{{Name: "balancer", On: []string{group.GateOnStep}, Per: group.GatePerSlot}, {Name: "alarm", On: []string{group.GateOnStep}, Default: group.GateOpen}}

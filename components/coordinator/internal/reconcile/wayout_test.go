@@ -178,8 +178,8 @@ func TestAGroupIsDeleted(t *testing.T) {
 					t.Errorf("%d CVMs are left, want %d", left, want)
 				}
 				v := w.view()
-				if words := v.Overrides[store.OverrideGate]; len(words) != 1 || words["web/gate0"].Index == 0 {
-					t.Errorf("%d words about gates are left, want the one of another group", len(words))
+				if settings := v.Overrides[store.OverrideGate]; len(settings) != 1 || settings["web/gate0"].Index == 0 {
+					t.Errorf("%d settings of gates are left, want the one of another group", len(settings))
 				}
 				if len(v.ServiceMeshes) != 0 || len(v.Routes) != 1 {
 					t.Errorf("%d meshes and %d addresses are left, want the address alone", len(v.ServiceMeshes), len(v.Routes))

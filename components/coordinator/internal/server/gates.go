@@ -43,32 +43,32 @@ func (g gateService) SetGate(ctx context.Context, req *apiv1.SetGateRequest) (*a
 	if err != nil {
 		return nil, err
 	}
-	word := store.Override{State: req.GetState(), Ticket: req.GetTicket(), Reason: req.GetReason(), By: c.by, At: c.now()}
+	setting := store.Override{State: req.GetState(), Ticket: req.GetTicket(), Reason: req.GetReason(), By: c.by, At: c.now()}
 	if req.GetFor() != nil {
 		length := req.GetFor().AsDuration()
 		if length <= 0 || length > maxOverrideTime {
-			return nil, status.Errorf(codes.InvalidArgument, "for: %s is out of range: more than 0, at most %s; leave it out for a word until the next one", length, maxOverrideTime)
+			return nil, status.Errorf(codes.InvalidArgument, "for: %s is out of range: more than 0, at most %s; leave it out for a setting until the next one", length, maxOverrideTime)
 		}
-		word.Until = word.At.Add(length)
+		setting.Until = setting.At.Add(length)
 	}
 	verb := "close-gate"
-	if word.State == group.GateOpen {
+	if setting.State == group.GateOpen {
 		verb = "open-gate"
 	}
-	changed, err := c.setOverride(ctx, verb, key, word)
+	changed, err := c.setOverride(ctx, verb, key, setting)
 	if err != nil {
 		return nil, err
 	}
 	if changed {
-		g.s.cfg.Log.Info("override set", "kind", verb, "name", scope, "until", word.Until, "by", c.by, "reason", word.Reason)
+		g.s.cfg.Log.Info("override set", "kind", verb, "name", scope, "until", setting.Until, "by", c.by, "reason", setting.Reason)
 	}
 	out := wireGate(req.GetGroup(), gate)
-	out.Slot, out.State, out.Ticket = req.GetSlot(), word.State, word.Ticket
-	c.addWord(out, word)
+	out.Slot, out.State, out.Ticket = req.GetSlot(), setting.State, setting.Ticket
+	c.addSetting(out, setting)
 	return &apiv1.SetGateResponse{Changed: changed, Gate: out}, nil
 }
 
-// ClearGate implements GateService. It also takes back a word about a gate that the spec lacks.
+// ClearGate implements GateService. It also takes back a setting of a gate that the spec lacks.
 func (g gateService) ClearGate(ctx context.Context, req *apiv1.ClearGateRequest) (*apiv1.ClearGateResponse, error) {
 	scope, key, err := gateKey(req.GetGroup(), req.GetGate(), req.GetSlot())
 	if err != nil {
@@ -167,10 +167,10 @@ func (c *caller) gate(name string, gate group.Gate, slot string, a *rollout.Acti
 	if !given || !c.stands(rec.Value) {
 		return out
 	}
-	word := rec.Value
-	c.addWord(out, word)
+	setting := rec.Value
+	c.addSetting(out, setting)
 	out.State = group.GateClosed
-	if word.State == group.GateOpen && (!gate.PerSlot() || a != nil && word.Ticket == a.Ticket) {
+	if setting.State == group.GateOpen && (!gate.PerSlot() || a != nil && setting.Ticket == a.Ticket) {
 		out.State = group.GateOpen
 	}
 	return out
@@ -180,19 +180,19 @@ func wireGate(name string, gate group.Gate) *apiv1.Gate {
 	return &apiv1.Gate{Group: name, Gate: gate.Name, On: gate.On, Per: gate.Per, State: gate.Default}
 }
 
-// addWord adds the word in effect, with its remaining time, which does not depend on the caller's
+// addSetting adds the setting in effect, with its remaining time, which does not depend on the caller's
 // clock.
-func (c *caller) addWord(out *apiv1.Gate, word store.Override) {
-	out.Word, out.By, out.Reason = true, word.By, word.Reason
-	if !word.At.IsZero() {
-		out.At = timestamppb.New(word.At)
+func (c *caller) addSetting(out *apiv1.Gate, setting store.Override) {
+	out.Set, out.By, out.Reason = true, setting.By, setting.Reason
+	if !setting.At.IsZero() {
+		out.At = timestamppb.New(setting.At)
 	}
-	if end := c.end(word); !end.IsZero() {
+	if end := c.end(setting); !end.IsZero() {
 		out.Until, out.Left = timestamppb.New(end), durationpb.New(max(end.Sub(c.now()), time.Duration(0)))
 	}
 }
 
-// gateKey returns the scope and the key of a word; the error names the field.
+// gateKey returns the scope and the key of a setting; the error names the field.
 func gateKey(name, gate, slot string) (scope, key string, err error) {
 	if p := group.NameProblem(name); p != "" {
 		return "", "", status.Errorf(codes.InvalidArgument, "group: %.64q %s", name, p)
@@ -214,7 +214,7 @@ func gateKey(name, gate, slot string) (scope, key string, err error) {
 	return scope, store.OverrideKey(store.OverrideGate, scope), nil
 }
 
-// gateNamed returns a gate of the stored spec. With a misspelt name a word would open nothing.
+// gateNamed returns a gate of the stored spec. With a misspelt name a setting would open nothing.
 func (c *caller) gateNamed(ctx context.Context, name, gate string) (group.Gate, error) {
 	if err := c.mayReadNamed(ctx, name); err != nil {
 		return group.Gate{}, err
@@ -226,7 +226,7 @@ func (c *caller) gateNamed(ctx context.Context, name, gate string) (group.Gate, 
 	return found, nil
 }
 
-// gateThatIsThere checks a word against the gate that it is about.
+// gateThatIsThere checks a setting against the gate that it is about.
 func (c *caller) gateThatIsThere(ctx context.Context, req *apiv1.SetGateRequest) (group.Gate, error) {
 	gate, err := c.gateNamed(ctx, req.GetGroup(), req.GetGate())
 	if err != nil {

@@ -33,9 +33,9 @@ func withGates(t *testing.T) (*api, gateService) {
 	return a, gateService{s: a.Server}
 }
 
-// TestR150_AWordIsARecordOfItsGate: with the operator, the reason and the end, and the state in the
-// list. A second word replaces the first, and a word that is taken back leaves the default.
-func TestR150_AWordIsARecordOfItsGate(t *testing.T) {
+// TestR150_ASettingIsARecordOfItsGate: with the operator, the reason and the end, and the state in the
+// list. A second setting replaces the first, and a setting that is taken back leaves the default.
+func TestR150_ASettingIsARecordOfItsGate(t *testing.T) {
 	a, g := withGates(t)
 	ctx := as(t.Context(), operatorToken)
 	state := func(gate, slot string) *apiv1.Gate {
@@ -52,15 +52,15 @@ func TestR150_AWordIsARecordOfItsGate(t *testing.T) {
 		t.Fatalf("no gate %s of %q in %v", gate, slot, list)
 		return nil
 	}
-	if one := state("network", ""); one.GetState() != "closed" || one.GetWord() || one.GetPer() != "group" {
-		t.Errorf("without a word: %v", one)
+	if one := state("network", ""); one.GetState() != "closed" || one.GetSet() || one.GetPer() != "group" {
+		t.Errorf("without a setting: %v", one)
 	}
 	open := &apiv1.SetGateRequest{Group: "pg", Gate: "network", State: "open", Reason: "the subnet is there", For: durationpb.New(time.Hour)}
 	out, err := g.SetGate(ctx, open)
 	if err != nil || !out.GetChanged() || out.GetGate().GetLeft().AsDuration() > time.Hour {
 		t.Fatalf("%v, %v", out, err)
 	}
-	if one := state("network", ""); one.GetState() != "open" || !one.GetWord() || one.GetReason() != open.GetReason() || one.GetUntil() == nil || !strings.Contains(one.GetBy(), "cadre-operator") {
+	if one := state("network", ""); one.GetState() != "open" || !one.GetSet() || one.GetReason() != open.GetReason() || one.GetUntil() == nil || !strings.Contains(one.GetBy(), "cadre-operator") {
 		t.Errorf("opened: %v", one)
 	}
 	open.For, open.State = nil, "closed"
@@ -85,13 +85,13 @@ func TestR150_AWordIsARecordOfItsGate(t *testing.T) {
 	if _, err := g.SetGate(ctx, slot); err != nil {
 		t.Fatal(err)
 	}
-	if one := state("balancer", "pg-0"); one.GetState() != "closed" || !one.GetWord() {
-		t.Errorf("a word about another step: %v", one)
+	if one := state("balancer", "pg-0"); one.GetState() != "closed" || !one.GetSet() {
+		t.Errorf("a setting of another step: %v", one)
 	}
 }
 
-// TestAWordThatOpensNothingIsRefused, with the field and the way out.
-func TestAWordThatOpensNothingIsRefused(t *testing.T) {
+// TestASettingThatOpensNothingIsRefused, with the field and the way out.
+func TestASettingThatOpensNothingIsRefused(t *testing.T) {
 	_, g := withGates(t)
 	ctx := as(t.Context(), operatorToken)
 	for want, edit := range map[string]func(r *apiv1.SetGateRequest){

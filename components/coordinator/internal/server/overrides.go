@@ -218,7 +218,7 @@ func (s *Server) ClearOverride(ctx context.Context, req *apiv1.ClearOverrideRequ
 	return &apiv1.ClearOverrideResponse{Changed: changed}, err
 }
 
-// ListOverrides implements ControlService, except for words about gates. Consul decides which overrides the caller may read.
+// ListOverrides implements ControlService, except for settings of gates. Consul decides which overrides the caller may read.
 func (s *Server) ListOverrides(ctx context.Context, req *apiv1.ListOverridesRequest) (*apiv1.ListOverridesResponse, error) {
 	c, err := s.caller(ctx)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 
 func newGate() resource.Resource { return &gateResource{} }
 
-// gateResource is the word about a gate of a group. The gate itself is a block of the group's spec.
+// gateResource is the setting of a gate of a group. The gate itself is a block of the group's spec.
 type gateResource struct{ connection *connection }
 
 var (
@@ -31,7 +31,7 @@ var (
 	_ resource.ResourceWithImportState    = (*gateResource)(nil)
 )
 
-// gate is a word as Terraform has it.
+// gate is a setting as Terraform has it.
 type gate struct {
 	ID     types.String `tfsdk:"id"`
 	Group  types.String `tfsdk:"group"`
@@ -52,14 +52,14 @@ func (r *gateResource) Configure(_ context.Context, req resource.ConfigureReques
 func (r *gateResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	another := []planmodifier.String{stringplanmodifier.RequiresReplace()}
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "The word that opens or closes a gate of a group, as `cadre gate open` and `cadre gate close` do. A `gate` block of the group's spec declares the gate. Destroying the word leaves the gate its `default`. A gate with `per = \"slot\"` takes words about single steps, which no configuration can know: use `cadre gate` there.",
+		MarkdownDescription: "The setting that opens or closes a gate of a group, as `cadre gate open` and `cadre gate close` do. A `gate` block of the group's spec declares the gate. Destroying the setting leaves the gate its `default`. A gate with `per = \"slot\"` takes settings of single steps, which no configuration can know: use `cadre gate` there.",
 		Attributes: map[string]schema.Attribute{
 			"id":     schema.StringAttribute{Computed: true, MarkdownDescription: "`<group>/<name>`.", PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()}},
 			"group":  schema.StringAttribute{Required: true, MarkdownDescription: "Name of the group.", PlanModifiers: another},
 			"name":   schema.StringAttribute{Required: true, MarkdownDescription: "Name of the gate in the group's spec.", PlanModifiers: another},
 			"state":  schema.StringAttribute{Required: true, MarkdownDescription: "`open` or `closed`."},
 			"reason": schema.StringAttribute{Required: true, MarkdownDescription: "Reason, which the plan of the group shows."},
-			"until":  schema.StringAttribute{Optional: true, MarkdownDescription: "End of the word, such as `2026-05-04T14:00:00Z`. Default: the next word. After it a plan shows the word as missing, and refuses to set it again: remove the resource, or give it more time."},
+			"until":  schema.StringAttribute{Optional: true, MarkdownDescription: "End of the setting, such as `2026-05-04T14:00:00Z`. Default: the next setting. After it a plan shows the setting as missing, and refuses to set it again: remove the resource, or give it more time."},
 		},
 	}
 }
@@ -94,16 +94,16 @@ func (m gate) until() (time.Time, error) {
 	return time.Parse(time.RFC3339, m.Until.ValueString())
 }
 
-// set gives the word, and completes m.
+// set gives the setting, and completes m.
 func (r *gateResource) set(ctx context.Context, m *gate, diags *diag.Diagnostics) (ok bool) {
 	cl := r.connection.use(diags)
 	if cl == nil {
 		return false
 	}
-	word := client.GateWord{Group: m.Group.ValueString(), Gate: m.Name.ValueString(), State: m.State.ValueString(), Reason: m.Reason.ValueString()}
+	setting := client.GateSetting{Group: m.Group.ValueString(), Gate: m.Name.ValueString(), State: m.State.ValueString(), Reason: m.Reason.ValueString()}
 	until, err := m.until()
 	if err == nil && !until.IsZero() {
-		if word.Length = time.Until(until); word.Length <= 0 {
+		if setting.Length = time.Until(until); setting.Length <= 0 {
 			err = errors.New("until has passed: remove the resource, or give it more time")
 		}
 	}
@@ -111,11 +111,11 @@ func (r *gateResource) set(ctx context.Context, m *gate, diags *diag.Diagnostics
 		diags.AddAttributeError(path.Root("until"), "Invalid until", err.Error())
 		return false
 	}
-	if _, err := cl.SetGate(ctx, word); err != nil {
-		addError(diags, "Gate "+word.Group+"/"+word.Gate+" is not set", err)
+	if _, err := cl.SetGate(ctx, setting); err != nil {
+		addError(diags, "Gate "+setting.Group+"/"+setting.Gate+" is not set", err)
 		return false
 	}
-	m.ID = types.StringValue(word.Group + "/" + word.Gate)
+	m.ID = types.StringValue(setting.Group + "/" + setting.Gate)
 	return true
 }
 
@@ -135,7 +135,7 @@ func (r *gateResource) Update(ctx context.Context, req resource.UpdateRequest, r
 	}
 }
 
-// Read takes the word in effect from any author. Without one the resource is gone.
+// Read takes the setting in effect from any author. Without one the resource is gone.
 func (r *gateResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	var m gate
 	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
@@ -151,16 +151,16 @@ func (r *gateResource) Read(ctx context.Context, req resource.ReadRequest, resp 
 		addError(&resp.Diagnostics, "Gate "+m.ID.ValueString()+" cannot be read", err)
 		return
 	}
-	at := slices.IndexFunc(list, func(g client.Gate) bool { return g.Gate == m.Name.ValueString() && g.Slot == "" && g.Word })
+	at := slices.IndexFunc(list, func(g client.Gate) bool { return g.Gate == m.Name.ValueString() && g.Slot == "" && g.Set })
 	if at < 0 {
 		resp.State.RemoveResource(ctx)
 		return
 	}
-	word := list[at]
-	m.State, m.Reason = types.StringValue(word.State), types.StringValue(word.Reason)
+	setting := list[at]
+	m.State, m.Reason = types.StringValue(setting.State), types.StringValue(setting.Reason)
 	end := time.Time{}
-	if !word.Until.IsZero() {
-		end = time.Now().Add(time.Duration(word.LeftSeconds) * time.Second)
+	if !setting.Until.IsZero() {
+		end = time.Now().Add(time.Duration(setting.LeftSeconds) * time.Second)
 	}
 	if until, err := m.until(); err != nil || until.IsZero() != end.IsZero() || until.Sub(end).Abs() > sameTime {
 		m.Until = types.StringNull()
@@ -179,7 +179,7 @@ func (r *gateResource) Delete(ctx context.Context, req resource.DeleteRequest, r
 		return
 	}
 	if _, err := cl.ClearGate(ctx, m.Group.ValueString(), m.Name.ValueString(), ""); err != nil && client.KindOf(err) != client.NotFound {
-		addError(&resp.Diagnostics, "The word about gate "+m.ID.ValueString()+" is not taken back", err)
+		addError(&resp.Diagnostics, "The setting of gate "+m.ID.ValueString()+" is not taken back", err)
 	}
 }
 

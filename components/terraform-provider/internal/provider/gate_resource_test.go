@@ -14,9 +14,9 @@ func gateWord(body string) string {
 	return groupOf("one", 2, quick+"  gate {\n    name = \"alarm\"\n    on   = [\"step\"]\n  }\n") + "\nresource \"cadre_gate\" \"alarm\" {\n  group = cadre_group.web.name\n  name = \"alarm\"\n" + body + "}\n"
 }
 
-// words returns the words in effect as text.
-func words(s *clienttest.Server) (out string) {
-	for _, w := range s.GateWords() {
+// settings returns the settings in effect as text.
+func settings(s *clienttest.Server) (out string) {
+	for _, w := range s.GateSettings() {
 		out += fmt.Sprintf("%s/%s %s: %s, ends %t; ", w.GetGroup(), w.GetGate(), w.GetState(), w.GetReason(), w.GetUntil() != nil)
 	}
 	return out
@@ -29,7 +29,7 @@ func TestAGateIsClosedAndOpened(t *testing.T) {
 	f := newFolder(t, program).of(file)
 	want := func(when, want string) {
 		t.Helper()
-		if got := words(s); got != want {
+		if got := settings(s); got != want {
 			t.Errorf("%s: %q, want %q", when, got, want)
 		}
 	}
@@ -40,7 +40,7 @@ func TestAGateIsClosedAndOpened(t *testing.T) {
 	wants(t, "after it", f.must("plan"), "No changes")
 
 	cl := byHand(t, s)
-	if _, err := cl.SetGate(t.Context(), client.GateWord{Group: "web", Gate: "alarm", State: group.GateOpen, Reason: "mine", Length: time.Hour}); err != nil {
+	if _, err := cl.SetGate(t.Context(), client.GateSetting{Group: "web", Gate: "alarm", State: group.GateOpen, Reason: "mine", Length: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	wants(t, "opened by hand", f.must("plan"), `"open" -> "closed"`)

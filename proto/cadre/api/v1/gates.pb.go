@@ -33,7 +33,7 @@ type SetGateRequest struct {
 	State string `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
 	// Ticket of the step that may begin: to open a gate per slot.
 	Ticket string `protobuf:"bytes,5,opt,name=ticket,proto3" json:"ticket,omitempty"`
-	// At most 366 days; absent: until the next word.
+	// At most 366 days; absent: until the next setting.
 	For           *durationpb.Duration `protobuf:"bytes,6,opt,name=for,proto3" json:"for,omitempty"`
 	Reason        string               `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -121,7 +121,7 @@ func (x *SetGateRequest) GetReason() string {
 
 type SetGateResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// False when the same word was in effect already.
+	// False when the same setting was in effect already.
 	Changed       bool  `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
 	Gate          *Gate `protobuf:"bytes,2,opt,name=gate,proto3" json:"gate,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -234,7 +234,7 @@ func (x *ClearGateRequest) GetSlot() string {
 
 type ClearGateResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// False when there was no word.
+	// False when there was no setting.
 	Changed       bool `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -324,7 +324,7 @@ func (x *ListGatesRequest) GetGroup() string {
 
 type ListGatesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// By group, gate and slot. A gate per slot has an entry for each slot with a step or a word, and
+	// By group, gate and slot. A gate per slot has an entry for each slot with a step or a setting, and
 	// one without a slot if there is none.
 	Gates         []*Gate `protobuf:"bytes,1,rep,name=gates,proto3" json:"gates,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -368,7 +368,7 @@ func (x *ListGatesResponse) GetGates() []*Gate {
 	return nil
 }
 
-// Gate is the state of a gate, and the word in effect.
+// Gate is the state of a gate, and the setting in effect.
 type Gate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Group string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
@@ -383,12 +383,12 @@ type Gate struct {
 	// Kind of the next or present step of slot, and its ticket.
 	Step   string `protobuf:"bytes,7,opt,name=step,proto3" json:"step,omitempty"`
 	Ticket string `protobuf:"bytes,8,opt,name=ticket,proto3" json:"ticket,omitempty"`
-	// Whether a word is in effect, with its author, reason and time.
-	Word   bool                   `protobuf:"varint,9,opt,name=word,proto3" json:"word,omitempty"`
+	// Whether a setting is in effect, with its author, reason and time.
+	Set    bool                   `protobuf:"varint,9,opt,name=set,proto3" json:"set,omitempty"`
 	By     string                 `protobuf:"bytes,10,opt,name=by,proto3" json:"by,omitempty"`
 	Reason string                 `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
 	At     *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=at,proto3" json:"at,omitempty"`
-	// End of the word; absent: it has none. left is the remaining time at the answer.
+	// End of the setting; absent: it has none. left is the remaining time at the answer.
 	Until         *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=until,proto3" json:"until,omitempty"`
 	Left          *durationpb.Duration   `protobuf:"bytes,14,opt,name=left,proto3" json:"left,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -481,9 +481,9 @@ func (x *Gate) GetTicket() string {
 	return ""
 }
 
-func (x *Gate) GetWord() bool {
+func (x *Gate) GetSet() bool {
 	if x != nil {
-		return x.Word
+		return x.Set
 	}
 	return false
 }
@@ -548,7 +548,7 @@ const file_cadre_api_v1_gates_proto_rawDesc = "" +
 	"\x10ListGatesRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\"=\n" +
 	"\x11ListGatesResponse\x12(\n" +
-	"\x05gates\x18\x01 \x03(\v2\x12.cadre.api.v1.GateR\x05gates\"\xf1\x02\n" +
+	"\x05gates\x18\x01 \x03(\v2\x12.cadre.api.v1.GateR\x05gates\"\xef\x02\n" +
 	"\x04Gate\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
 	"\x04gate\x18\x02 \x01(\tR\x04gate\x12\x12\n" +
@@ -557,8 +557,8 @@ const file_cadre_api_v1_gates_proto_rawDesc = "" +
 	"\x03per\x18\x05 \x01(\tR\x03per\x12\x14\n" +
 	"\x05state\x18\x06 \x01(\tR\x05state\x12\x12\n" +
 	"\x04step\x18\a \x01(\tR\x04step\x12\x16\n" +
-	"\x06ticket\x18\b \x01(\tR\x06ticket\x12\x12\n" +
-	"\x04word\x18\t \x01(\bR\x04word\x12\x0e\n" +
+	"\x06ticket\x18\b \x01(\tR\x06ticket\x12\x10\n" +
+	"\x03set\x18\t \x01(\bR\x03set\x12\x0e\n" +
 	"\x02by\x18\n" +
 	" \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\v \x01(\tR\x06reason\x12*\n" +

@@ -28,12 +28,12 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// GateService opens and closes the gates of groups. A word about a gate is one key below
+// GateService opens and closes the gates of groups. A setting of a gate is one key below
 // control/gate/, written with the right of the caller's own token.
 type GateServiceClient interface {
-	// SetGate gives a word about a gate. A later word replaces the earlier one.
+	// SetGate gives a setting of a gate. A later setting replaces the earlier one.
 	SetGate(ctx context.Context, in *SetGateRequest, opts ...grpc.CallOption) (*SetGateResponse, error)
-	// ClearGate takes a word back: the gate has its default again.
+	// ClearGate takes a setting back: the gate has its default again.
 	ClearGate(ctx context.Context, in *ClearGateRequest, opts ...grpc.CallOption) (*ClearGateResponse, error)
 	// ListGates lists the gates of a group, or of all groups that the caller may read.
 	ListGates(ctx context.Context, in *ListGatesRequest, opts ...grpc.CallOption) (*ListGatesResponse, error)
@@ -81,12 +81,12 @@ func (c *gateServiceClient) ListGates(ctx context.Context, in *ListGatesRequest,
 // All implementations must embed UnimplementedGateServiceServer
 // for forward compatibility.
 //
-// GateService opens and closes the gates of groups. A word about a gate is one key below
+// GateService opens and closes the gates of groups. A setting of a gate is one key below
 // control/gate/, written with the right of the caller's own token.
 type GateServiceServer interface {
-	// SetGate gives a word about a gate. A later word replaces the earlier one.
+	// SetGate gives a setting of a gate. A later setting replaces the earlier one.
 	SetGate(context.Context, *SetGateRequest) (*SetGateResponse, error)
-	// ClearGate takes a word back: the gate has its default again.
+	// ClearGate takes a setting back: the gate has its default again.
 	ClearGate(context.Context, *ClearGateRequest) (*ClearGateResponse, error)
 	// ListGates lists the gates of a group, or of all groups that the caller may read.
 	ListGates(context.Context, *ListGatesRequest) (*ListGatesResponse, error)
