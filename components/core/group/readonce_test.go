@@ -2,9 +2,10 @@ package group
 
 import (
 	"os"
-	"regexp"
 	"strings"
 	"testing"
+
+	"cadre.dev/core/composetest"
 )
 
 // TestAnEditOfBootstrapDCSGetsAWarning: Patroni 4.1.5 reads bootstrap.dcs when it founds the cluster, and says nothing
@@ -17,8 +18,7 @@ func TestAnEditOfBootstrapDCSGetsAWarning(t *testing.T) {
 	spec := func(kind, compose string) Spec {
 		return Spec{Workload: Workload{Kind: kind}, Template: Template{Compose: compose}}
 	}
-	// The file is a template: lines that are directives are not in a spec.
-	shipped := regexp.MustCompile(`(?m)^%\{.*\n`).ReplaceAllString(string(text), "")
+	shipped := composetest.Plain(string(text))
 	for name, tc := range map[string]struct {
 		kind, from, to string
 		warned         bool

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"cadre.dev/core/composetest"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -60,7 +61,7 @@ func TestShippedComposeTextsWaitWithoutEnd(t *testing.T) {
 			}
 			Configs map[string]struct{ Content string }
 		}
-		if err := yaml.Unmarshal(raw, &doc); err != nil {
+		if err := yaml.Unmarshal([]byte(composetest.Plain(string(raw))), &doc); err != nil {
 			t.Fatal(err)
 		}
 		if _, agent := doc.Services[Agent]; !agent {

@@ -392,7 +392,7 @@ func TestSettingsAreChecked(t *testing.T) {
 		settings map[string]string
 		want     string
 	}{
-		"unknown kind":           {"mysql", nil, "consul, etcd, none, patroni"},
+		"unknown kind":           {"mysql", nil, "consul, custom, etcd, none, patroni"},
 		"none has no settings":   {"none", map[string]string{"port": "1"}, "port"},
 		"patroni unknown":        {"patroni", map[string]string{"prot": "1", "force": "x"}, `"prot"`},
 		"patroni port":           {"patroni", map[string]string{"port": "0"}, "1 to 65535"},

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"cadre.dev/core/composetest"
 )
 
 // patroniScript is the shipped script that writes Patroni's configuration and becomes
@@ -27,7 +29,7 @@ func patroniScript(t *testing.T, at, dir, store, pgBin, patroni string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, text, ok := strings.Cut(string(compose), "  patroni:\n    content: |\n")
+	_, text, ok := strings.Cut(composetest.Plain(string(compose)), "  patroni:\n    content: |\n")
 	if !ok {
 		t.Fatal("clusters/postgres/compose/postgres.yaml has no script of Patroni's")
 	}

@@ -211,7 +211,7 @@ func TestACommandAnswers(t *testing.T) {
 	for script, want := range map[string]string{
 		`cat >&"$CADRE_ANSWER_FD"; echo output; echo why >&"$CADRE_REASON_FD"; exit 75`: string(input),
 		`echo output; echo why >&3; exec 0<&-; exit 75`:                                 "",
-		`echo output; echo why >&3; yes | head -c 1000000 >&4; exit 75`:                 strings.Repeat("y\n", call.AnswerLimit)[:call.AnswerLimit+1],
+		`echo output; echo why >&3; head -c 1000000 /dev/zero >&4; exit 75`:             strings.Repeat("\x00", call.AnswerLimit+1),
 		`echo output; echo why >&3; echo part >&4; sleep 600 & exit 75`:                 "part\n",
 	} {
 		req := call.Request{Argv: []string{"sh", "-c", script}, Time: soon, Answer: true, Input: input}
