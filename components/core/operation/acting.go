@@ -138,7 +138,7 @@ func (op Operation) reissue(f Facts, now time.Time) (Operation, []Effect) {
 			return op.because("the platform does not list the CVM; a second listing tells whether it is gone"), nil
 		}
 	}
-	if op.Actor == ActorHealing && op.Kind == Restart && !op.touched() && now.Sub(op.Entered[Acting]) >= f.Limits.Unknown {
+	if op.Actor == ActorHealing && op.Kind == Restart && !op.Touched() && now.Sub(op.Entered[Acting]) >= f.Limits.Unknown {
 		// The step counts as an attempt, and other down members no longer wait for it.
 		why := op.Reason
 		if op.Call.Undecided() {
@@ -152,14 +152,14 @@ func (op Operation) reissue(f Facts, now time.Time) (Operation, []Effect) {
 			return op.enter(Drained, now).because("the call had no effect, and the member leads again"), nil
 		case op.Call.Part == PartStop && op.Call.Outcome == OutcomeDone:
 			return op.because("the stop does not show yet; "+reason).overdueInSet(f, now)
-		case op.touched():
+		case op.Touched():
 			return op.because("the call had no effect; "+reason).overdueInSet(f, now)
 		case !now.Before(op.Times.DrainBy.Add(f.Limits.Unknown)):
 			return op.callOff(f.unsafe(), reason, now)
 		}
 		return op.because("the call had no effect; " + reason), nil
 	}
-	if op.touched() {
+	if op.Touched() {
 		// A half-done change is not called off. No newer spec changes To before its call is decided. Only its
 		// deadline ends it.
 		next, effects := op.overdueInSet(f, now)

@@ -29,7 +29,7 @@ func (op Operation) fromDrained(f Facts, now time.Time) (Operation, []Effect) {
 	if next, gone := op.makesWay(f, now); gone {
 		return next, nil
 	}
-	gone, endless := op.Kind == Replace && op.CVM.VMUUID == "", op.touched() && !now.Before(op.Times.DrainBy)
+	gone, endless := op.Kind == Replace && op.CVM.VMUUID == "", op.Touched() && !now.Before(op.Times.DrainBy)
 	if !gone && !endless && op.step(f, VerbDrain).State == StepRunning {
 		// The member took up duties again: a drain does not last (R86).
 		return op.enter(Draining, now).because("the agent drains again"), nil
@@ -45,7 +45,7 @@ func (op Operation) fromDrained(f Facts, now time.Time) (Operation, []Effect) {
 	}
 	if !ok {
 		switch {
-		case op.touched():
+		case op.Touched():
 			// Half of the change is applied: the step waits as long as a boot may take.
 			return op.because(reason).overdueInSet(f, now)
 		case !now.Before(op.Times.DrainBy):

@@ -57,7 +57,7 @@ func (op Operation) wayOut(f Facts) string {
 	switch {
 	case op.Set.Leaves:
 		return "complete the hook: its member was told to leave its set, so it is not called off"
-	case op.touched():
+	case op.Touched():
 		return "complete the hook: half of the change is there, so it is not called off"
 	case op.Kind == Drain:
 		return "complete the hook, or put the slot back with cadre instance undrain " + op.Slot
@@ -84,7 +84,7 @@ func (op Operation) drainWithoutHooks(reason string, f Facts, now time.Time) (Op
 // undrainable ends a failed drain, and the member returns to service. A member that was ordered to leave its set may
 // already be out of it. A half-done change cannot be reverted either. Both steps go on.
 func (op Operation) undrainable(cause Cause, reason string, now time.Time) (Operation, []Effect) {
-	if op.touched() {
+	if op.Touched() {
 		return op.enter(Drained, now).because(reason + "; the step is half done and goes on"), nil
 	}
 	return op.callOff(cause, reason, now)

@@ -123,8 +123,8 @@ func (op Operation) change(f Facts) Shape {
 	return s
 }
 
-// touched: the Operation had an effect, so it can no longer be called off.
-func (op Operation) touched() bool {
+// Touched reports that the Operation had an effect, so it can no longer be called off.
+func (op Operation) Touched() bool {
 	return len(op.Call.Applied) > 0 || op.Set.Leaves || op.Call.stops()
 }
 

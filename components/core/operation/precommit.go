@@ -58,7 +58,7 @@ func (op Operation) mayAct(f Facts) (reason string, ok bool) {
 // The caller answers a refusal with OutcomeNotMade.
 func MayCall(op Operation, f Facts) (reason string, ok bool) {
 	switch {
-	case op.touched():
+	case op.Touched():
 	case f.Unwanted != "":
 		return f.Unwanted, false
 	case f.Paused:
@@ -104,7 +104,7 @@ func (op Operation) calledOff(f Facts, now time.Time) (Operation, []Effect, bool
 	case f.Refused != "":
 		cause, reason = CausePrecondition, f.Refused
 	}
-	if reason == "" || op.touched() {
+	if reason == "" || op.Touched() {
 		return op, nil, false
 	}
 	next, effects := op.callOff(cause, reason, now)

@@ -53,7 +53,7 @@ var predicates = []predicate{
 		once: "a later removal waits until all Slots are available"},
 	{names: []string{HoldLeaderNeedsApproval}, only: []operation.Kind{operation.Update}, stops: true, voluntary: true, actor: operation.ActorRollout,
 		check: (*world).holdsOfAsking, once: "a step that began was requested, or its Slot did not lead"},
-	{names: []string{HoldVersionStep}, only: []operation.Kind{operation.Update}, stops: true, check: (*world).holdsOfVersion},
+	{names: []string{HoldVersionStep}, only: []operation.Kind{operation.Update, operation.Replace}, stops: true, check: (*world).holdsOfVersion},
 	{names: []string{HoldIrreversible}, only: []operation.Kind{operation.Update}, stops: true, actor: operation.ActorRollout,
 		check: (*world).holdsOfIrreversible, once: "a step that began was requested, or another member had the older version"},
 	{names: []string{HoldStepDelay}, only: []operation.Kind{operation.Update}, voluntary: true, actor: operation.ActorRollout,

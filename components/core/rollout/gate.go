@@ -33,7 +33,10 @@ func (w *world) holdsOfPolicy(c candidate, _ evaluation) []Hold {
 
 // holdsOfSecrets holds each step that ends with a Boot, while admission would refuse a Boot for a secret without a
 // value.
-func (w *world) holdsOfSecrets(candidate, evaluation) []Hold {
+func (w *world) holdsOfSecrets(c candidate, _ evaluation) []Hold {
+	if c.refresh || c.service != "" {
+		return nil // the same Boot goes on
+	}
 	var holds []Hold
 	for _, name := range w.rec.NoValue {
 		holds = append(holds, hold(HoldSecretNoValue, "%s: secret %s has no value; give one: cadre secret set %s/%s --from-file FILE",

@@ -122,7 +122,7 @@ func (w *world) heldByGate(gate group.Gate, slot, ticket string) (h Hold, closed
 
 // gatesStop returns why a gate calls op off; "": no gate does. A step that has acted is finished.
 func (w *world) gatesStop(m *member, op operation.Operation) string {
-	if op.Decided() {
+	if op.Decided() || op.Touched() {
 		return ""
 	}
 	return firstMessage(w.holdsOfGates(w.again(m, op), evaluation{op: &op}))

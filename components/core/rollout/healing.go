@@ -141,9 +141,11 @@ func (w *world) healBy(c *candidate, r remedy, a fault) {
 }
 
 // madeAgainAt is the Revision of the CVM that healing creates for m. While m's update is still to come, and may be
-// held or fail, it is the last proven Revision of the group, if that may run. Otherwise it is the wanted Revision.
+// held or fail, it is the last proven Revision of the group, if that may run. Otherwise it is the wanted Revision. That
+// also holds for the last member of an older version: without its vote the others go on to data that the older
+// version refuses.
 func (w *world) madeAgainAt(m *member) string {
-	if proven, known := w.lastProven(); known && w.outdated(m) && w.gate(proven).Allowed {
+	if proven, known := w.lastProven(); known && w.outdated(m) && w.gate(proven).Allowed && len(w.irreversible(m, m.want.revision, &taken{})) == 0 {
 		return proven
 	}
 	return m.want.revision

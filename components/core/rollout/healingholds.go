@@ -40,5 +40,11 @@ func (w *world) updateHeld(m *member) bool {
 	}
 	state := w.rec.Rollout
 	failed := state != nil && state.To == w.target && state.State == operation.FailedState
-	return failed || w.updateRefused(m) || m.seen.Protection != nil || w.pausedFor(operation.Update, operation.ActorRollout) || !w.gate(m.want.revision).Allowed || w.exceeds(m)
+	return failed || w.updateRefused(m) || m.seen.Protection != nil || w.pausedFor(operation.Update, operation.ActorRollout) || !w.gate(m.want.revision).Allowed || w.exceeds(m) || w.heldByRule(m)
+}
+
+// heldByRule: a closed gate or a rule of version upgrades holds m's update until an operator acts.
+func (w *world) heldByRule(m *member) bool {
+	c, l := w.rollsTo(m), evaluation{taken: &taken{}}
+	return !c.refresh && len(w.holdsOfGates(c, l))+len(w.holdsOfVersion(c, l))+len(w.holdsOfIrreversible(c, l)) > 0
 }

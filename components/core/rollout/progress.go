@@ -230,7 +230,7 @@ func (w *world) resume() {
 // waitsForDecision: the remaining work waits for an operator's approval, permission or request. Or it waits until the
 // platform accepts a refused call (R74), or until the workload lets its members be stopped.
 func (w *world) waitsForDecision() bool {
-	return w.spec.UpdatePolicy.Type == group.Opportunistic || !w.mayRun(w.target) || w.tooHarsh() != nil || w.onlyLeaderAsks() ||
+	return w.spec.UpdatePolicy.Type == group.Opportunistic || !w.mayRun(w.target) || w.tooHarsh() != nil || w.onlyLeaderAsks() || len(w.rec.NoValue) > 0 ||
 		w.found.waits.of(w.waitsForWord)
 }
 

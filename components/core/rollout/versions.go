@@ -55,11 +55,19 @@ func (w *world) keepData(m *member) {
 	}
 }
 
-// holdsOfVersion: a server that certainly cannot run on the disk is not booted.
+// holdsOfVersion: a server that certainly cannot run on the disk is not booted. The empty disk that an operator's
+// replacement makes gets the data of the other members. Healing chooses its own Revision (madeAgainAt).
 func (w *world) holdsOfVersion(c candidate, _ evaluation) []Hold {
+	judged := []upgrade.Member{w.versionOf(c.m)}
+	switch {
+	case c.kind == operation.Replace && c.actor != operation.ActorOperator:
+		return nil
+	case c.kind == operation.Replace:
+		judged = w.versionsWithout(c.m, &taken{})
+	}
 	var holds []Hold
 	for _, t := range w.targetsOf(c.to) {
-		for _, f := range t.Judge([]upgrade.Member{w.versionOf(c.m)}) {
+		for _, f := range t.Judge(judged) {
 			if f.Refused {
 				holds = append(holds, hold(HoldVersionStep, "%s", f.Message))
 			}
@@ -74,12 +82,21 @@ func (w *world) holdsOfIrreversible(c candidate, l evaluation) []Hold {
 		return nil
 	}
 	var holds []Hold
-	for _, t := range w.targetsOf(c.to) {
-		if f, last := t.Irreversible(w.versionOf(c.m), w.versionsWithout(c.m, l.taken)); last {
-			holds = append(holds, hold(HoldIrreversible, "%s; say when, with `cadre instance update %s`", f.Message, c.m.slot))
-		}
+	for _, f := range w.irreversible(c.m, c.to, l.taken) {
+		holds = append(holds, hold(HoldIrreversible, "%s; say when, with `cadre instance update %s`", f.Message, c.m.slot))
 	}
 	return holds
+}
+
+// irreversible says why the step of m to a Revision ends the way back; empty: it does not.
+func (w *world) irreversible(m *member, to string, t *taken) []upgrade.Finding {
+	var out []upgrade.Finding
+	for _, target := range w.targetsOf(to) {
+		if f, last := target.Irreversible(w.versionOf(m), w.versionsWithout(m, t)); last {
+			out = append(out, f)
+		}
+	}
+	return out
 }
 
 // versionsWithout are the versions of all other members, at the end of their steps.

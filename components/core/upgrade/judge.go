@@ -203,8 +203,9 @@ func (t Target) Irreversible(m Member, others []Member) (Finding, bool) {
 		return Finding{}, false
 	}
 	for _, o := range others {
-		if at := r.line(r.runs(o)); at >= 0 && at < b {
-			return Finding{}, false
+		data, _ := version.Parse(o.Data)
+		if at := r.line(r.runs(o)); at >= 0 && at < b || r.line(data) >= b {
+			return Finding{}, false // not the last one, or too late: the data of the others has moved
 		}
 	}
 	f := finding(NoWayBack, "it is the last one with %s %s: after its step %s; then, to go back: %s", r.Software, r.Lines[a], s.Lost, s.Back)

@@ -25,7 +25,7 @@ func (s *Server) GetSealingKey(ctx context.Context, req *apiv1.GetSealingKeyRequ
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.sealable(req.GetGroup(), req.GetName()); err != nil {
+	if _, err := c.sealable(ctx, req.GetGroup(), req.GetName()); err != nil {
 		return nil, err
 	}
 	key, err := s.cfg.Root.Sealing(ctx, secrets.KeyEpoch)
@@ -54,7 +54,7 @@ func (s *Server) SetSecret(ctx context.Context, req *apiv1.SetSecretRequest) (*a
 	if err != nil {
 		return nil, err
 	}
-	spec, err := c.sealable(req.GetGroup(), req.GetName())
+	spec, err := c.sealable(ctx, req.GetGroup(), req.GetName())
 	if err != nil {
 		return nil, err
 	}
@@ -100,10 +100,28 @@ func (s *Server) SetSecret(ctx context.Context, req *apiv1.SetSecretRequest) (*a
 	return &apiv1.SetSecretResponse{}, nil
 }
 
-// sealable returns the spec in force of a group that declares an operator's secret of this name.
-func (c *caller) sealable(groupName, name string) (group.Spec, error) {
+// sealable returns the spec in force of a group that declares an operator's secret of this name. A stored
+// spec that declares it comes into force with the leader's next pass: the caller waits for that, for
+// some seconds.
+func (c *caller) sealable(ctx context.Context, groupName, name string) (group.Spec, error) {
 	spec, _, _ := c.view.InForce(groupName)
-	at := slices.IndexFunc(spec.AllSecrets(), func(one group.Secret) bool { return one.Name == name })
+	named := func(one group.Secret) bool { return one.Name == name }
+	for range 50 {
+		stored := c.view.Specs[groupName]
+		if slices.ContainsFunc(spec.AllSecrets(), named) || stored.Err != nil || !slices.ContainsFunc(stored.Value.AllSecrets(), named) {
+			break
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return spec, status.FromContextError(ctx.Err()).Err()
+		}
+		if err := c.load(ctx); err != nil {
+			return spec, err
+		}
+		spec, _, _ = c.view.InForce(groupName)
+	}
+	at := slices.IndexFunc(spec.AllSecrets(), named)
 	switch {
 	case at < 0:
 		return spec, status.Errorf(codes.NotFound, "group %s has no secret %q: declare it with secret %q { source = \"operator\" } in its file, and apply the file", groupName, name, name)
