@@ -103,6 +103,9 @@ func (a *Adapter) gather(ctx context.Context) (map[string]jsz, error) {
 		if one.Data == nil {
 			continue // a server without JetStream
 		}
+		if err := one.Data.whole(one.Server.Name); err != nil {
+			return nil, err
+		}
 		all[one.Server.Name] = *one.Data
 		if one.Data.Meta != nil {
 			size = max(size, one.Data.Meta.Size)

@@ -1,6 +1,9 @@
 package nats
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // The parts of nats-server's answers that the adapter reads.
 
@@ -28,6 +31,16 @@ type jsz struct {
 	Disabled bool      `json:"disabled"`
 	Meta     *meta     `json:"meta_cluster"`
 	Accounts []account `json:"account_details"`
+	// Total is the number of accounts with JetStream. Accounts has the first 1,024 of them.
+	Total int `json:"total"`
+}
+
+// whole fails if the answer of server leaves accounts out.
+func (j jsz) whole(server string) error {
+	if j.Total > len(j.Accounts) {
+		return fmt.Errorf("server %s has %d accounts, and its answer describes %d: streams of the others are not known", server, j.Total, len(j.Accounts))
+	}
+	return nil
 }
 
 // meta is the meta group as one server sees it. Replicas leave this server out.

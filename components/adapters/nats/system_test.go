@@ -1,0 +1,87 @@
+package nats
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// script is a NATS server that gives each request the same answers, after pauses.
+type script []struct {
+	server string
+	after  time.Duration
+	data   jsz
+}
+
+// adapterOf returns the adapter of a server with that name, which plays the script.
+func adapterOf(t *testing.T, name string, s script) *Adapter {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go s.play(conn, name)
+		}
+	}()
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a, err := New(Config{
+		Slot: "nats-0", Monitor: "http://127.0.0.1:1", Server: "nats://" + l.Addr().String(),
+		User: "sys", PasswordFile: password,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// play speaks the part of the protocol that one request needs. Its errors show as missing answers.
+func (s script) play(conn net.Conn, name string) {
+	defer func() { _ = conn.Close() }()
+	_, _ = fmt.Fprintf(conn, "INFO {\"server_name\":%q,\"max_payload\":1048576,\"headers\":true}\r\n", name)
+	sid := ""
+	for lines := bufio.NewScanner(conn); lines.Scan(); {
+		switch words := strings.Fields(lines.Text()); {
+		case len(words) == 0:
+		case words[0] == "PING":
+			_, _ = fmt.Fprint(conn, "PONG\r\n")
+		case words[0] == "SUB":
+			sid = words[len(words)-1]
+		case words[0] == "PUB" && len(words) == 4:
+			for _, one := range s {
+				time.Sleep(one.after)
+				text, _ := json.Marshal(map[string]any{"server": map[string]string{"name": one.server}, "data": one.data})
+				_, _ = fmt.Fprintf(conn, "MSG %s %s %d\r\n%s\r\n", words[2], sid, len(text), text)
+			}
+		}
+	}
+}
+
+// An answer that leaves accounts out says nothing about their streams, so that the round fails.
+func TestAccountsLeftOut(t *testing.T) {
+	t.Parallel()
+	whole := jsz{Meta: &meta{Leader: "nats-0", Size: 1}, Accounts: []account{{Name: "A"}}, Total: 1}
+	if got, err := adapterOf(t, "nats-0", script{{"nats-0", 0, whole}}).gather(t.Context()); err != nil || len(got) != 1 {
+		t.Errorf("a whole answer gave %+v, %v", got, err)
+	}
+	part := whole
+	part.Total = 2
+	if got, err := adapterOf(t, "nats-0", script{{"nats-0", 0, part}}).gather(t.Context()); err == nil || !strings.Contains(err.Error(), "server nats-0 has 2 accounts, and its answer describes 1") {
+		t.Errorf("a part of an answer gave %+v, %v", got, err)
+	}
+}
