@@ -181,6 +181,10 @@ func judge(slot string, maxLag uint64, s seen) adapter.Member {
 	case s.serversErr != nil:
 		return stop("%v", s.serversErr)
 	}
+	if _, answered := s.servers[self]; !answered {
+		// Only this server's own answer names the groups that it leads.
+		return stop("this server gave no answer to the system account: the streams that it leads are not known")
+	}
 	m.Role = adapter.RoleFollower
 	if meta.Leader == self {
 		m.Role = adapter.RoleLeader

@@ -56,10 +56,14 @@ func TestJudge(t *testing.T) {
 		"a replica elsewhere is a little behind": {func(s *seen) { streamOf(s, "nats-1").Cluster.Replicas[1].Lag = 1000 }, true, true, adapter.RoleLeader, ""},
 		"a dead replica still counts as current": {func(s *seen) { streamOf(s, "nats-1").Cluster.Replicas[1].Active = 5 * time.Second }, true, false, adapter.RoleLeader,
 			"nats-2_x (does not answer)"},
-		"a replica elsewhere joins":        {func(s *seen) { streamOf(s, "nats-1").Cluster.Replicas[1].Pending = true }, true, false, adapter.RoleLeader, "nats-2_x (joins)"},
-		"the stream shrank to two":         {func(s *seen) { streamOf(s, "nats-1").Cluster.Replicas = []peer{live("nats-0", "a")} }, true, false, adapter.RoleLeader, "1 of 3"},
-		"this replica is far behind":       {func(s *seen) { streamOf(s, "nats-1").Cluster.Replicas[0].Lag = 5000 }, true, true, adapter.RoleLeader, "stream A/s: nats-0 (catches up)"},
-		"the stream's leader is away":      {func(s *seen) { delete(s.servers, "nats-1") }, true, false, adapter.RoleLeader, "no server says that it leads stream A/s"},
+		"a replica elsewhere joins":   {func(s *seen) { streamOf(s, "nats-1").Cluster.Replicas[1].Pending = true }, true, false, adapter.RoleLeader, "nats-2_x (joins)"},
+		"the stream shrank to two":    {func(s *seen) { streamOf(s, "nats-1").Cluster.Replicas = []peer{live("nats-0", "a")} }, true, false, adapter.RoleLeader, "1 of 3"},
+		"this replica is far behind":  {func(s *seen) { streamOf(s, "nats-1").Cluster.Replicas[0].Lag = 5000 }, true, true, adapter.RoleLeader, "stream A/s: nats-0 (catches up)"},
+		"the stream's leader is away": {func(s *seen) { delete(s.servers, "nats-1") }, true, false, adapter.RoleLeader, "no server says that it leads stream A/s"},
+		"this server's own answer is away": {func(s *seen) {
+			delete(s.servers, "nats-0")
+			s.servers["nats-2_x"].Accounts[0].Streams[0].Cluster.Leader = "nats-0"
+		}, false, false, adapter.RoleUnknown, "this server gave no answer to the system account"},
 		"a peer of the meta group is away": {func(s *seen) { s.servers["nats-0"].Meta.Replicas[0].Active = time.Minute }, true, false, adapter.RoleLeader, "the meta group would have 1 of 3"},
 		"healthz complains":                {func(s *seen) { s.health = healthz{"unavailable", "group node unhealthy"} }, true, true, adapter.RoleLeader, "healthz: group node unhealthy"},
 		"this server does not know its replica": {func(s *seen) {
@@ -80,6 +84,9 @@ func TestJudge(t *testing.T) {
 			s := healthy()
 			c.change(&s)
 			m := judge("nats-0", 1000, s)
+			if err := m.CheckOf("nats-0", true); err != nil {
+				t.Error(err)
+			}
 			says := m.MayDisruptReason + " " + m.Message + " " + m.Fault
 			if m.Ready != c.ready || m.MayDisrupt != c.disrupt || m.Role != c.role || !strings.Contains(says, c.says) || m.MayDisrupt == (m.MayDisruptReason != "") {
 				t.Errorf("%+v", m)
