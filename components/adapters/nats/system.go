@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -66,8 +68,10 @@ func (a *Adapter) system(ctx context.Context) (*nats.Conn, error) {
 	return c, nil
 }
 
-// gather asks every server for all that it holds, and returns the answers by server name. An absent
-// server costs the wait of idle. A user outside of the system account gets no answer, which is an error.
+// gather asks every server for all that it holds, and returns the answers of the meta group of the
+// connected server by server name. That server's own answer is always among them: it alone names the
+// members, and the groups that this server leads. An absent member costs the wait of idle. A user
+// outside of the system account gets no answer, which is an error.
 func (a *Adapter) gather(ctx context.Context) (map[string]jsz, error) {
 	c, err := a.system(ctx)
 	if err != nil {
@@ -82,17 +86,23 @@ func (a *Adapter) gather(ctx context.Context) (map[string]jsz, error) {
 	if err := c.PublishRequest(subjectJSZ, inbox, []byte(`{"accounts":true,"streams":true,"consumer":true,"config":true}`)); err != nil {
 		return nil, fmt.Errorf("ask all servers: %w", err)
 	}
-	all := map[string]jsz{}
-	for size := 1; len(all) < size; {
+	own, all := c.ConnectedServerName(), map[string]jsz{}
+	for {
+		group, missing := groupOf(own, all)
+		if group != nil && missing == 0 {
+			return group, wholes(group)
+		}
 		next, stop := ctx, context.CancelFunc(func() {})
-		if len(all) > 0 {
+		if group != nil {
 			next, stop = context.WithTimeout(ctx, idle)
 		}
 		m, err := answers.NextMsgWithContext(next)
 		stop()
 		switch {
-		case errors.Is(err, context.DeadlineExceeded) && len(all) > 0:
-			return all, nil // a server that is away
+		case errors.Is(err, context.DeadlineExceeded) && group != nil:
+			return group, wholes(group) // a server that is away
+		case err != nil && len(all) > 0:
+			return nil, fmt.Errorf("the server %s itself does not answer at %s: %w", own, subjectJSZ, err)
 		case err != nil:
 			return nil, fmt.Errorf("no server answers user %s at %s: the server hangs, or the user is not of the system account: %w", a.cfg.User, subjectJSZ, err)
 		}
@@ -100,18 +110,46 @@ func (a *Adapter) gather(ctx context.Context) (map[string]jsz, error) {
 		if err := json.Unmarshal(m.Data, &one); err != nil {
 			return nil, fmt.Errorf("the answer of a server is not the expected JSON: %w", err)
 		}
-		if one.Data == nil {
-			continue // a server without JetStream
-		}
-		if err := one.Data.whole(one.Server.Name); err != nil {
-			return nil, err
-		}
-		all[one.Server.Name] = *one.Data
-		if one.Data.Meta != nil {
-			size = max(size, one.Data.Meta.Size)
+		if one.Data != nil { // nil: a server without JetStream
+			all[one.Server.Name] = *one.Data
 		}
 	}
-	return all, nil
+}
+
+// groupOf returns the answers of the meta group that the server own belongs to, and the number of its
+// members without an answer. Servers of another meta group answer the same question. The group is nil
+// until own answers.
+func groupOf(own string, all map[string]jsz) (group map[string]jsz, missing int) {
+	mine, answered := all[own]
+	if !answered {
+		return nil, 0
+	}
+	group = map[string]jsz{own: mine}
+	if mine.Meta == nil {
+		return group, 0
+	}
+	for _, p := range mine.Meta.Replicas {
+		found := false
+		for server, answer := range all {
+			if server == p.Name || idOf(server) == p.ID {
+				group[server], found = answer, true
+			}
+		}
+		if !found {
+			missing++
+		}
+	}
+	return group, missing
+}
+
+// wholes fails if an answer leaves accounts out.
+func wholes(group map[string]jsz) error {
+	for _, server := range slices.Sorted(maps.Keys(group)) {
+		if err := group[server].whole(server); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Codes of errors of the JetStream API.

@@ -2,11 +2,14 @@ package nats
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -83,5 +86,33 @@ func TestAccountsLeftOut(t *testing.T) {
 	part.Total = 2
 	if got, err := adapterOf(t, "nats-0", script{{"nats-0", 0, part}}).gather(t.Context()); err == nil || !strings.Contains(err.Error(), "server nats-0 has 2 accounts, and its answer describes 1") {
 		t.Errorf("a part of an answer gave %+v, %v", got, err)
+	}
+}
+
+// A round waits for the server's own answer, however late, and for the members of its meta group alone.
+func TestGather(t *testing.T) {
+	t.Parallel()
+	inGroup := jsz{Meta: &meta{Leader: "nats-0", Size: 3, Replicas: []peer{{Name: "nats-1", ID: idOf("nats-1")}, {Name: "unknown at this time", ID: idOf("nats-2")}}}}
+	other := jsz{Meta: &meta{Leader: "else-0", Size: 3}}
+	for what, c := range map[string]struct {
+		script script
+		want   string
+		fails  string
+	}{
+		"own answer last":       {script{{"nats-1", 0, inGroup}, {"nats-2", 0, inGroup}, {"nats-0", idle + idle/2, inGroup}}, "nats-0 nats-1 nats-2", ""},
+		"another group between": {script{{"else-0", 0, other}, {"nats-0", 0, inGroup}, {"else-1", 0, other}, {"nats-1", 0, inGroup}, {"nats-2", idle / 2, inGroup}}, "nats-0 nats-1 nats-2", ""},
+		"a member is away":      {script{{"else-0", 0, other}, {"nats-0", 0, inGroup}, {"nats-1", 0, inGroup}}, "nats-0 nats-1", ""},
+		"own answer is away":    {script{{"nats-1", 0, inGroup}, {"nats-2", 0, inGroup}, {"else-0", 0, other}}, "", "the server nats-0 itself does not answer"},
+		"no answer":             {nil, "", "no server answers user sys"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), 4*idle)
+			defer cancel()
+			got, err := adapterOf(t, "nats-0", c.script).gather(ctx)
+			if names := strings.Join(slices.Sorted(maps.Keys(got)), " "); names != c.want || (err == nil) != (c.fails == "") || err != nil && !strings.Contains(err.Error(), c.fails) {
+				t.Errorf("%s, %v", names, err)
+			}
+		})
 	}
 }
