@@ -65,6 +65,17 @@ func (g replicated) safeWithout(self string, maxLag uint64) string {
 	return why
 }
 
+// silentAbout returns why the group's leader does not tell whether the server self has caught up; "": it does.
+func (g replicated) silentAbout(self string) string {
+	switch {
+	case g.leader == "":
+		return "no server says that it leads " + g.name
+	case g.leader != self && !slices.ContainsFunc(g.others, func(p peer) bool { return p.Name == self }):
+		return "the leader of " + g.name + " does not list this server"
+	}
+	return ""
+}
+
 // text describes a replica that is not current, without figures: each change of a Member is reported.
 func (p peer) text() string {
 	name := p.ID
@@ -257,7 +268,7 @@ func (s seen) judgeGroups(m *adapter.Member, maxLag uint64) {
 	if s.healthErr != nil || s.health.Status != "ok" {
 		m.Fault = "healthz: " + cmp.Or(s.health.Error, s.health.Status, fmt.Sprint(s.healthErr))
 	}
-	caughtUp, unsafe, few := true, 0, 0
+	behind, notKnown, unsafe, few := "", "", 0, 0
 	for _, g := range groups {
 		if why := g.safeWithout(self, maxLag); why != "" {
 			if unsafe++; unsafe == 1 {
@@ -269,16 +280,27 @@ func (s seen) judgeGroups(m *adapter.Member, maxLag uint64) {
 				m.Fault = fmt.Sprintf("%s has %d of the 3 replicas that a rollout needs: it stops while its server restarts", g.name, g.want)
 			}
 		}
+		if why := g.silentAbout(self); why != "" && notKnown == "" {
+			notKnown = why
+		}
 		for _, p := range g.others {
 			switch {
 			case p.Name == self && !p.holds(maxLag):
-				caughtUp, m.Message = false, g.name+": "+p.text()
+				behind = g.name + ": " + p.text()
 			case p.Name != self && p.lives() && !p.holds(maxLag) && len(m.Busy) < adapter.MaxMembers:
 				m.Busy = append(m.Busy, short(g.name+": "+p.text()))
 			}
 		}
 	}
-	m.CaughtUp = &caughtUp
+	// One leader that counts the replica as behind is enough; all leaders prove the opposite.
+	switch caughtUp := behind == ""; {
+	case !caughtUp:
+		m.CaughtUp, m.Message = &caughtUp, behind
+	case notKnown != "":
+		m.Message = "whether this server has caught up is not known: " + notKnown
+	default:
+		m.CaughtUp = &caughtUp
+	}
 	m.MayDisruptReason = more(m.MayDisruptReason, unsafe)
 	if strings.HasPrefix(m.Fault, "stream ") {
 		m.Fault = more(m.Fault, few)

@@ -95,6 +95,64 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// A member has caught up if every leader says so. It is behind if one leader does, and otherwise nothing is known.
+func TestCaughtUp(t *testing.T) {
+	t.Parallel()
+	streamOf := func(s *seen, server string) *stream { return &s.servers[server].Accounts[0].Streams[0] }
+	// follow makes nats-1 the meta leader.
+	follow := func(s *seen) {
+		others := []peer{live("nats-1", "b"), live("nats-2_x", "c")}
+		s.self.Meta = &meta{Leader: "nats-1", Replicas: others, Size: 3}
+		lead := s.servers["nats-1"]
+		lead.Meta = &meta{Leader: "nats-1", Replicas: []peer{live("nats-0", "a"), live("nats-2_x", "c")}, Size: 3}
+		s.servers["nats-1"] = lead
+	}
+	for what, c := range map[string]struct {
+		change func(*seen)
+		want   string
+		says   string
+	}{
+		"leader":   {func(*seen) {}, "true", ""},
+		"follower": {follow, "true", ""},
+		"behind":   {func(s *seen) { streamOf(s, "nats-1").Cluster.Replicas[0].Pending = true }, "false", "stream A/s: nats-0 (joins)"},
+		"the stream's leader is away": {func(s *seen) { delete(s.servers, "nats-1") }, "not known",
+			"not known: no server says that it leads stream A/s"},
+		"a stream with two replicas has no leader": {func(s *seen) {
+			for _, server := range []string{"nats-0", "nats-1", "nats-2_x"} {
+				streamOf(s, server).Config.Replicas, streamOf(s, server).Cluster.Leader = 2, ""
+			}
+		}, "not known", "not known: no server says that it leads stream A/s"},
+		"the stream's leader does not know this server": {func(s *seen) { streamOf(s, "nats-1").Cluster.Replicas[0].Name = "not known (peerID: a)" }, "not known",
+			"the leader of stream A/s does not list this server"},
+		"the meta leader does not lead by its own word": {func(s *seen) { follow(s); s.servers["nats-1"].Meta.Leader = "" }, "not known",
+			"no server says that it leads the meta group"},
+		"behind in the meta group": {func(s *seen) { follow(s); s.servers["nats-1"].Meta.Replicas[0].Lag = 1001 }, "false",
+			"the meta group: nats-0 (catches up)"},
+		"behind in the stream, and no meta leader": {func(s *seen) {
+			follow(s)
+			s.servers["nats-1"].Meta.Leader = ""
+			streamOf(s, "nats-1").Cluster.Replicas[0].Lag = 1001
+		}, "false", "stream A/s: nats-0 (catches up)"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s := healthy()
+			c.change(&s)
+			m := judge("nats-0", 1000, s)
+			if err := m.CheckOf("nats-0", true); err != nil {
+				t.Error(err)
+			}
+			got := "not known"
+			if m.CaughtUp != nil {
+				got = fmt.Sprint(*m.CaughtUp)
+			}
+			if got != c.want || !strings.Contains(m.Message, c.says) || (m.Message == "") != (c.says == "") || !m.Ready {
+				t.Errorf("%s: %+v", got, m)
+			}
+		})
+	}
+}
+
 // Two disks of one slot are two members: the living is the member, and the other is a fault.
 func TestTwoServersOfOneSlot(t *testing.T) {
 	t.Parallel()
