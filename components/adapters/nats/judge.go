@@ -183,12 +183,12 @@ func judge(slot string, maxLag uint64, s seen) adapter.Member {
 	listed := s.listMembers(&m, slot)
 	meta := s.self.Meta
 	switch {
+	case listed && meta.Leader == "":
+		return stop("the servers have no meta leader")
 	case !listed:
 		m.MayDisrupt = true
 		m.Message = "the meta group does not list this server: NATS keeps a removed name out for five minutes"
 		return m
-	case meta.Leader == "":
-		return stop("the servers have no meta leader")
 	case s.serversErr != nil:
 		return stop("%v", s.serversErr)
 	}
@@ -213,23 +213,30 @@ func judge(slot string, maxLag uint64, s seen) adapter.Member {
 }
 
 // listMembers fills in leader, voters and ids, and reports whether the meta group lists this server.
-// A server's own list leaves the server out, and so does the list of a server that is no member; the
-// size separates the two cases.
+// While there is a leader, a server's own list leaves the server out, and so does the list of a server
+// that is no member; the size separates the two cases. Without a leader the list is complete.
 func (s seen) listMembers(m *adapter.Member, slot string) (listed bool) {
 	meta := s.self.Meta
 	m.MemberIDs = map[string]string{}
+	id, peers := s.id, []peer{}
+	for _, p := range meta.Replicas {
+		if p.Name == s.varz.Name || s.id != "" && p.ID == s.id {
+			listed, id = true, p.ID
+			continue
+		}
+		peers = append(peers, p)
+	}
 	if meta.Leader != "" {
 		m.Leader = slotOf(meta.Leader)
+		listed = len(meta.Replicas) < meta.Size
 	}
-	if len(meta.Replicas) < meta.Size {
-		listed = true
+	if listed {
 		m.Voters = append(m.Voters, slot)
-		if s.id != "" {
-			m.MemberIDs[slot] = s.id
+		if id != "" {
+			m.MemberIDs[slot] = id
 		}
 	}
 	// Of two servers with disks of one slot, the living is the member.
-	peers := slices.Clone(meta.Replicas)
 	slices.SortStableFunc(peers, func(a, b peer) int { return cmp.Compare(rank(a), rank(b)) })
 	for _, p := range peers {
 		name := p.ID // refused by the agent, which names it

@@ -40,6 +40,24 @@ func healthy() seen {
 	}
 }
 
+// leaderless is the meta group without a leader: the list has the asking server too.
+func leaderless(name, id string) *meta {
+	return &meta{Size: 3, Replicas: []peer{{Name: name, ID: id}, {Name: "nats-1", ID: "b"}, {Name: "nats-2_x", ID: "c"}}}
+}
+
+// Without a leader the server is one voter of three, and no earlier disk of itself.
+func TestVotersWithoutLeader(t *testing.T) {
+	t.Parallel()
+	s := healthy()
+	s.self.Meta = leaderless("nats-0", "a")
+	for _, s.id = range []string{"a", ""} {
+		m := judge("nats-0", 1000, s)
+		if got := strings.Join(m.Voters, " "); got != "nats-0 nats-1 nats-2" || m.MemberIDs["nats-0"] != "a" || m.Fault != "" || m.Leader != "" {
+			t.Errorf("with the id %q: %+v", s.id, m)
+		}
+	}
+}
+
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	streamOf := func(s *seen, server string) *stream { return &s.servers[server].Accounts[0].Streams[0] }
@@ -70,14 +88,18 @@ func TestJudge(t *testing.T) {
 			s.servers["nats-0"] = jsz{Meta: s.servers["nats-0"].Meta}
 			streamOf(s, "nats-1").Cluster.Replicas[0].Active = 0
 		}, true, true, adapter.RoleLeader, "stream A/s: nats-0 (does not answer)"},
-		"no meta leader": {func(s *seen) { s.self.Meta.Leader = "" }, false, false, adapter.RoleUnknown, "no meta leader"},
-		"removed":        {func(s *seen) { s.self.Meta.Size = 2 }, false, true, adapter.RoleUnknown, "does not list this server"},
-		"another name":   {func(s *seen) { s.varz.Name = "nats-1" }, false, true, adapter.RoleUnknown, `named "nats-1"; its name must be nats-0`},
-		"no login":       {func(s *seen) { s.serversErr = fmt.Errorf("log in as sys: %w", syscall.EACCES) }, false, false, adapter.RoleUnknown, "log in as sys"},
-		"no cluster":     {func(s *seen) { s.self.Meta = nil }, false, true, adapter.RoleUnknown, "needs a cluster block"},
-		"disabled":       {func(s *seen) { s.self.Disabled = true }, false, true, adapter.RoleUnknown, "disabled"},
-		"refused":        {func(s *seen) { s.varzErr = syscall.ECONNREFUSED }, false, false, adapter.RoleUnknown, "no process listens"},
-		"silent":         {func(s *seen) { s.varzErr = context.DeadlineExceeded }, false, false, adapter.RoleUnknown, "no answer within"},
+		"no meta leader": {func(s *seen) { s.self.Meta = leaderless("nats-0", "a") }, false, false, adapter.RoleUnknown, "no meta leader"},
+		"no meta leader, and the own name is not known": {func(s *seen) { s.self.Meta = leaderless("not known (peerID: a)", "a") },
+			false, false, adapter.RoleUnknown, "no meta leader"},
+		"no meta leader, and another server in the list": {func(s *seen) { s.self.Meta = leaderless("nats-3", "d") },
+			false, true, adapter.RoleUnknown, "does not list this server"},
+		"removed":      {func(s *seen) { s.self.Meta.Size = 2 }, false, true, adapter.RoleUnknown, "does not list this server"},
+		"another name": {func(s *seen) { s.varz.Name = "nats-1" }, false, true, adapter.RoleUnknown, `named "nats-1"; its name must be nats-0`},
+		"no login":     {func(s *seen) { s.serversErr = fmt.Errorf("log in as sys: %w", syscall.EACCES) }, false, false, adapter.RoleUnknown, "log in as sys"},
+		"no cluster":   {func(s *seen) { s.self.Meta = nil }, false, true, adapter.RoleUnknown, "needs a cluster block"},
+		"disabled":     {func(s *seen) { s.self.Disabled = true }, false, true, adapter.RoleUnknown, "disabled"},
+		"refused":      {func(s *seen) { s.varzErr = syscall.ECONNREFUSED }, false, false, adapter.RoleUnknown, "no process listens"},
+		"silent":       {func(s *seen) { s.varzErr = context.DeadlineExceeded }, false, false, adapter.RoleUnknown, "no answer within"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()

@@ -43,7 +43,7 @@ func (j jsz) whole(server string) error {
 	return nil
 }
 
-// meta is the meta group as one server sees it. Replicas leave this server out.
+// meta is the meta group as one server sees it. Replicas leave this server out while there is a leader.
 type meta struct {
 	Leader   string `json:"leader"`
 	Replicas []peer `json:"replicas"`
