@@ -79,26 +79,31 @@ func newCustom(cfg Config, settings group.SettingValues) (*custom, error) {
 
 func (c *custom) close() { c.asker.close() }
 
-// Observe asks the adapter. Without a sound answer nothing is known about the workload: only an adapter
-// that says so proves that no process listens.
+// Observe asks the adapter. An answer that is missing or unsound is an error: a View would say that this
+// driver has checked the process, and healing would restart a healthy workload for a broken adapter.
 func (c *custom) Observe(ctx context.Context) (View, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.budget)
 	defer cancel()
 	m, err := c.member(ctx)
-	v := c.viewOf(m)
-	if err != nil {
-		v = unknownView(strings.TrimPrefix(err.Error(), ErrTransient.Error()+": "))
+	v := View{Role: RoleUnknown}
+	if err == nil {
+		v = c.viewOf(m)
 	}
 	if why := c.flips.note(v, time.Now()); why != "" {
-		v = unknownView(why)
+		err = errors.New(why)
+	}
+	if err != nil {
+		return View{}, unobserved(strings.TrimPrefix(err.Error(), ErrTransient.Error()+": "))
 	}
 	return v, nil
 }
 
-func unknownView(reason string) View {
-	reason = adapter.Text(reason)
-	return View{Role: RoleUnknown, Message: reason, MayDisruptReason: reason}
-}
+// unobserved is an ErrTransient whose text is a printable reason alone, which names the adapter: the
+// workload itself may have answered.
+type unobserved string
+
+func (u unobserved) Error() string { return adapter.Text(string(u)) }
+func (unobserved) Unwrap() error   { return ErrTransient }
 
 // member is the adapter's checked answer.
 func (c *custom) member(ctx context.Context) (adapter.Member, error) {
@@ -165,17 +170,22 @@ func (c *custom) Transfer(ctx context.Context, r TransferRequest) (Transferred, 
 // confirm waits until this member sees another leader, in a later epoch if the workload has epochs.
 func (c *custom) confirm(ctx context.Context, epoch uint64) (Transferred, error) {
 	var last View
+	var reason string
 	err := poll(ctx, 50*time.Millisecond, func(ctx context.Context) (bool, error) {
 		v, err := c.Observe(ctx)
-		if err != nil || ctx.Err() != nil {
-			return false, err // cut off
+		if ctx.Err() != nil {
+			return false, nil // an answer that was cut off is no fault of the adapter
 		}
-		last = v
+		if err != nil {
+			reason = err.Error() // the adapter may answer the next time
+			return false, nil
+		}
+		last, reason = v, v.Message
 		later := epoch == 0 || v.Epoch > epoch
 		return v.Leader != "" && v.Leader != c.self && later, nil
 	})
 	if err != nil {
-		return Transferred{}, fmt.Errorf("%w: the adapter reports a hand-over, and then leader %q in epoch %d, after epoch %d: %s", err, last.Leader, last.Epoch, epoch, last.Message)
+		return Transferred{}, fmt.Errorf("%w: the adapter reports a hand-over, and then leader %q in epoch %d, after epoch %d: %s", err, last.Leader, last.Epoch, epoch, reason)
 	}
 	return Transferred{Moved: true, Leader: last.Leader, Epoch: last.Epoch}, nil
 }

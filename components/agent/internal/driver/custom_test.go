@@ -110,8 +110,7 @@ func TestTheViewIsThatOfTheAdapter(t *testing.T) {
 	}
 }
 
-// TestABadAdapterIsBoundedAndNamed: Observe returns in every case, nothing is known about the
-// workload, the member must not be stopped, and the reason is named.
+// TestABadAdapterIsBoundedAndNamed: Observe returns in every case, with an error that names the reason.
 func TestABadAdapterIsBoundedAndNamed(t *testing.T) {
 	good := `{"role":"none","liveness":"alive","ready":true,"may_disrupt":true}`
 	says := func(text string) http.HandlerFunc {
@@ -146,6 +145,8 @@ func TestABadAdapterIsBoundedAndNamed(t *testing.T) {
 		"status 302":                            func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, http.StatusFound) },
 		"status 404: it gives no reason":        http.NotFound,
 		"status 503: starts [31m up":            status(503, `{"message":"starts\u001b[31m up"}`),
+		"status 409: an election runs":          status(409, `{"message":"an election runs"}`),
+		"status 422: not now":                   status(422, `{"message":"not now"}`),
 		"status 204":                            status(204, ""),
 		"unexpected EOF":                        says(""),
 		"invalid character":                     says("role=leader"),
@@ -166,24 +167,23 @@ func TestABadAdapterIsBoundedAndNamed(t *testing.T) {
 				budget = 200 * time.Millisecond
 			}
 			v, err := customAt(t, server.Listener.Addr().String(), nil, budget).Observe(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			assertUnknown(t, v, want)
+			assertUnobserved(t, v, err, want)
 		})
 	}
 }
 
-func assertUnknown(t *testing.T, v View, want string) {
+// assertUnobserved: the error says why, and no View claims that the process was checked.
+func assertUnobserved(t *testing.T, v View, err error, want string) {
 	t.Helper()
-	if v.Role != RoleUnknown || v.Liveness != LivenessUnknown || v.Ready || v.MayDisrupt || v.CaughtUp != nil || v.Voters != nil {
-		t.Errorf("%+v is more than unknown", v)
+	if !errors.Is(err, ErrTransient) || errors.Is(err, ErrBusy) || errors.Is(err, ErrUnsafe) || !v.Equal(View{}) {
+		t.Fatalf("%+v, %v", v, err)
 	}
-	if !strings.Contains(v.Message, want) || !strings.Contains(v.Message, "adapter") || v.MayDisruptReason != v.Message {
-		t.Errorf("message %q, reason %q, want %q", v.Message, v.MayDisruptReason, want)
+	text := err.Error()
+	if !strings.Contains(text, want) || !strings.Contains(text, "adapter") || strings.Contains(text, ErrTransient.Error()) {
+		t.Errorf("reason %q, want %q", text, want)
 	}
-	if len(v.Message) > adapter.MaxText || strings.ContainsAny(v.Message, "\x1b\n") {
-		t.Errorf("message %q", v.Message)
+	if len(text) > adapter.MaxText || strings.ContainsAny(text, "\x1b\n") {
+		t.Errorf("reason %q", text)
 	}
 }
 
@@ -193,10 +193,7 @@ func TestNoAdapterProvesNothing(t *testing.T) {
 	address := server.Listener.Addr().String()
 	server.Close()
 	v, err := customAt(t, address, nil, time.Minute).Observe(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	assertUnknown(t, v, "no adapter listens at "+address)
+	assertUnobserved(t, v, err, "no adapter listens at "+address)
 }
 
 // TestAnotherProtocolIsNoAnswer: neither bytes without HTTP nor endless headers.
@@ -218,10 +215,7 @@ func TestAnotherProtocolIsNoAnswer(t *testing.T) {
 			}
 		}()
 		v, err := customAt(t, listener.Addr().String(), nil, time.Minute).Observe(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		assertUnknown(t, v, "ask the adapter at")
+		assertUnobserved(t, v, err, "ask the adapter at")
 	}
 }
 
@@ -232,10 +226,7 @@ func TestAnswersThatChangeAllTheTimeMeanNothing(t *testing.T) {
 		d.(*custom).flips.note(View{Epoch: uint64(i)}, time.Now().Add(time.Hour)) //nolint:forcetypeassert // was made here
 	}
 	v, err := d.Observe(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	assertUnknown(t, v, "the adapter changes its answer")
+	assertUnobserved(t, v, err, "the adapter changes its answer")
 	var seen flips
 	start := time.Now()
 	for i := range 3 * mostFlips {
@@ -272,6 +263,28 @@ func TestAHandOverIsConfirmed(t *testing.T) {
 	}
 }
 
+// TestAHandOverIsConfirmedThroughABadAnswer: one answer that is refused ends no hand-over.
+func TestAHandOverIsConfirmedThroughABadAnswer(t *testing.T) {
+	f, d := newFakeAdapter(t, nil)
+	f.set(func(f *fakeAdapter) {
+		f.answer = func(int, string, []byte) (int, any) {
+			f.member.Role = "no role"
+			return 200, adapter.Transferred{Moved: true, Leader: "k-1", Epoch: 5}
+		}
+		f.looked = func() { f.member.Role, f.member.Leader, f.member.Epoch = adapter.RoleFollower, "k-1", 5 }
+	})
+	got, err := d.Transfer(t.Context(), TransferRequest{ExpectedLeader: "k-0", Candidates: []string{"k-1"}})
+	if err != nil || got != (Transferred{Moved: true, Leader: "k-1", Epoch: 5}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	// Before a hand-over, such an answer means that nothing is asked.
+	f.set(func(f *fakeAdapter) { f.member.Role, f.looked = "no role", nil })
+	if _, err = d.Transfer(t.Context(), TransferRequest{ExpectedLeader: "k-0", Candidates: []string{"k-1"}}); len(f.made()) != 1 {
+		t.Errorf("asked %q", f.made())
+	}
+	assertUnobserved(t, View{}, err, `role: "no role" is unknown`)
+}
+
 // TestAHandOverThatDidNotHappen: the adapter's answer alone is none.
 func TestAHandOverThatDidNotHappen(t *testing.T) {
 	r := TransferRequest{ExpectedLeader: "k-0", Candidates: []string{"k-1"}}
@@ -284,7 +297,11 @@ func TestAHandOverThatDidNotHappen(t *testing.T) {
 			f.member.Role, f.member.Leader = adapter.RoleFollower, "k-1" // in the same epoch nothing moved
 			return 200, adapter.Transferred{Moved: true, Leader: "k-1"}
 		}, ErrTransient},
-		"leader: is empty":     {func(*fakeAdapter) (int, any) { return 200, struct{}{} }, ErrTransient},
+		"leader: is empty": {func(*fakeAdapter) (int, any) { return 200, struct{}{} }, ErrTransient},
+		"no role": {func(f *fakeAdapter) (int, any) {
+			f.member.Role = "no role"
+			return 200, adapter.Transferred{Moved: true, Leader: "k-1"}
+		}, ErrTransient},
 		"an election runs":     {func(*fakeAdapter) (int, any) { return 409, adapter.Error{Message: "an election runs"} }, ErrBusy},
 		"k-1 is behind":        {func(*fakeAdapter) (int, any) { return 422, adapter.Error{Message: "k-1 is behind"} }, ErrUnsafe},
 		"status 500: no idea":  {func(*fakeAdapter) (int, any) { return 500, adapter.Error{Message: "no idea"} }, ErrTransient},

@@ -127,7 +127,8 @@ type Transferred struct {
 // ctx, and may be repeated.
 type Driver interface {
 	// Observe reads the member's state in under a second. A member that is down is a View with that
-	// state, not an error; an error means that the driver itself failed.
+	// state, not an error; an error means that the driver itself failed, and is no evidence about the
+	// member.
 	Observe(ctx context.Context) (View, error)
 	// Transfer moves leadership off this member and returns when the new leader
 	// is confirmed independently of the call's reply. Errors are ErrBusy,

@@ -87,7 +87,7 @@ func (w *Watcher) Driver() driver.Driver {
 // outdated.
 func (w *Watcher) State() State {
 	if w.Looking() > hangs {
-		return State{View: driver.View{Role: driver.RoleUnknown, Message: "an observation of the workload hangs"}}
+		return unknown("an observation of the workload hangs", time.Time{})
 	}
 	return *w.state.Load()
 }
@@ -178,13 +178,18 @@ func (w *Watcher) observe(ctx context.Context) {
 		if w.State().Known {
 			w.log.Warn("workload cannot be observed", "error", err)
 		}
-		w.publish(State{View: driver.View{Role: driver.RoleUnknown, Message: err.Error()}, At: at})
+		w.publish(unknown(err.Error(), at))
 		return
 	}
 	if moved(w.State().View, view) {
 		w.changed = time.Now()
 	}
 	w.publish(State{View: view, Known: true, At: at})
+}
+
+// unknown is the state of a member that its driver could not observe, for this reason.
+func unknown(reason string, at time.Time) State {
+	return State{View: driver.View{Role: driver.RoleUnknown, Message: reason, MayDisruptReason: reason}, At: at}
 }
 
 // moved reports whether the leader or the member's fitness changed. The progress of a member that

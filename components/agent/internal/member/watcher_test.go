@@ -2,6 +2,7 @@ package member
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"time"
@@ -14,12 +15,16 @@ import (
 type scripted struct {
 	driver.Driver
 	view  func(since time.Duration) driver.View
+	err   error // of each call; nil: view answers
 	began time.Time
 	asked int
 }
 
 func (s *scripted) Observe(context.Context) (driver.View, error) {
 	s.asked++
+	if s.err != nil {
+		return driver.View{}, s.err
+	}
 	return s.view(time.Since(s.began)), nil
 }
 
@@ -71,4 +76,24 @@ func TestABrokenMemberIsNotAskedWithoutEnd(t *testing.T) {
 		cancel()
 		synctest.Wait()
 	})
+}
+
+// TestAFailedObservationIsNoEvidence: the member is not known, and the state has the reason.
+func TestAFailedObservationIsNoEvidence(t *testing.T) {
+	const reason = "no adapter listens at 127.0.0.1:9900"
+	s := &scripted{began: time.Now(), view: func(time.Duration) driver.View {
+		return driver.View{Role: driver.RoleFollower, Ready: true, Liveness: driver.LivenessAlive, MayDisrupt: true}
+	}}
+	w := NewWatcher(slog.New(slog.DiscardHandler))
+	w.SetDriver(s)
+	w.observe(t.Context())
+	if got := w.State(); !got.Known || !got.View.Ready {
+		t.Fatalf("%+v", got)
+	}
+	s.err = errors.New(reason)
+	w.observe(t.Context())
+	want := driver.View{Role: driver.RoleUnknown, Message: reason, MayDisruptReason: reason}
+	if got := w.State(); got.Known || got.At.IsZero() || !got.View.Equal(want) {
+		t.Errorf("%+v\nwant %+v", got, want)
+	}
 }
