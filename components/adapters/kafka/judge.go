@@ -45,7 +45,9 @@ func judge(c Config, n names, self int32, version string, f facts) adapter.Membe
 	m := adapter.Member{Role: adapter.RoleUnknown, Liveness: adapter.Alive, Version: version, DataFormat: formatName(f.level)}
 	if f.live != nil {
 		m.Liveness = adapter.Unknown
-		if refused(f.live) {
+		// A broker opens its port after the recovery of its logs. Without a controller's port, a closed port is no
+		// proof that the process is down.
+		if refused(f.live) && c.Roles != RolesBroker {
 			m.Liveness = adapter.Refused
 		}
 		m.Message = adapter.Text("Kafka does not answer: " + f.live.Error())

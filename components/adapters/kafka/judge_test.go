@@ -37,6 +37,8 @@ func TestMemberFollowsFromTheFacts(t *testing.T) {
 		{"a leader", true, Config{}, func(*facts) {}, "leader ready caught-up may-stop"},
 		{"a follower", false, Config{}, func(*facts) {}, "follower ready caught-up may-stop"},
 		{"no process", false, Config{}, func(f *facts) { f.live = fmt.Errorf("dial: %w", syscall.ECONNREFUSED) }, "unknown refused: Kafka does not answer"},
+		{"no process of a controller alone", false, Config{Roles: RolesController}, func(f *facts) { f.live = fmt.Errorf("dial: %w", syscall.ECONNREFUSED) }, "unknown refused: Kafka does not answer"},
+		{"a broker alone that may recover its logs", false, Config{Roles: RolesBroker}, func(f *facts) { f.live = fmt.Errorf("dial: %w", syscall.ECONNREFUSED) }, "unknown unknown: Kafka does not answer"},
 		{"no answer", false, Config{}, func(f *facts) { f.live = lost }, "unknown unknown: Kafka does not answer"},
 		{"no quorum", false, Config{}, func(f *facts) { f.quorum, f.quorumErr = nil, lost }, "unknown: the quorum of controllers is not known: request timed out"},
 		{"fenced", false, Config{}, func(f *facts) { f.nodes[1] = true }, "follower caught-up may-stop: the broker is fenced"},
