@@ -104,7 +104,7 @@ func healthOf(report *controlv1.Report, counted func(*controlv1.CheckResult) boo
 	}
 	switch member := report.GetMember(); {
 	case !report.GetMemberKnown():
-		worsen(rollout.Unknown, "the workload driver has not answered yet")
+		worsen(rollout.Unknown, orElse(member.GetMessage(), "the workload driver has not answered yet"))
 	case member.GetLiveness() == controlv1.Liveness_LIVENESS_UNSPECIFIED:
 		worsen(rollout.Unknown, orElse(member.GetMessage(), "the workload does not answer"))
 	case member.GetLiveness() == controlv1.Liveness_LIVENESS_REFUSED:

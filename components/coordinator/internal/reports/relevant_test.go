@@ -3,6 +3,7 @@ package reports
 import (
 	"testing"
 
+	"cadre.dev/core/rollout"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
@@ -29,5 +30,18 @@ func TestTheFollowersAreRelevant(t *testing.T) {
 	}
 	if got := (Received{Report: of("pg-1")}).Observed().Followers; len(got) != 1 || got[0] != "pg-1" {
 		t.Errorf("the planner hears of %q", got)
+	}
+}
+
+// A driver that cannot observe the member gives the reason: the plan shows it, and takes it for no proof.
+func TestTheReasonOfAMemberThatIsNotKnownIsShown(t *testing.T) {
+	const reason = "no adapter listens at 127.0.0.1:9900"
+	for message, want := range map[string]string{reason: reason, "": "the workload driver has not answered yet"} {
+		got := (Received{Report: &controlv1.Report{Member: &controlv1.MemberView{
+			Role: controlv1.Role_ROLE_UNKNOWN, Message: message, MayDisruptReason: message,
+		}}}).Observed()
+		if got.Health != rollout.Unknown || got.HealthReason != want || got.MemberKnown || got.Message != message || got.MayDisruptReason != message {
+			t.Errorf("%q: %+v", message, got)
+		}
 	}
 }
