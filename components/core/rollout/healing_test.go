@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -229,6 +230,55 @@ func TestR34_AMemberThatMerelyHasNoLeaderIsNotHealed(t *testing.T) {
 	wantExecutes(t, f.plan(), "RESTART db-1")
 	f.obs.Slots[1].Report.MemberKnown = false
 	wantExecutes(t, f.plan()) // the driver has not answered yet (R10)
+}
+
+// TestR10_ABrokenAdapterHealsNothing: a report without a checked process is no proof after any time. The rollout holds,
+// and shows the adapter's fault.
+func TestR10_ABrokenAdapterHealsNothing(t *testing.T) {
+	const fault = "no adapter listens at 127.0.0.1:9900"
+	for name, c := range map[string]struct {
+		kind, voters string
+		broken       int
+	}{"without votes": {"none", "false", 1}, "a follower": {"etcd", "true", 1}, "the leader": {"etcd", "true", 0}} {
+		t.Run(name, func(t *testing.T) {
+			f := heals(3, c.kind)
+			f.spec.Workload = group.Workload{Kind: group.WorkloadCustom, Settings: map[string]string{"http": "127.0.0.1:9900", "voters": c.voters}}
+			f.spec.AutoHealing.Service = "web"
+			settle(f)
+			r, rec := f.obs.Slots[c.broken].Report, &f.rec.Slots[c.broken]
+			r.MemberView, r.SetView = MemberView{Role: RoleUnknown, Message: fault, MayDisruptReason: fault}, SetView{}
+			r.Health, r.HealthReason, r.HealthyFor = Unknown, fault, 0
+			rec.AvailableSince, rec.UnavailableSince = time.Time{}, f.now.Add(-time.Hour)
+			for range 3 {
+				p := f.plan()
+				wantExecutes(t, p)
+				if !p.Slots[c.broken].DownSince.IsZero() {
+					t.Errorf("down since %s", p.Slots[c.broken].DownSince)
+				}
+				*rec = p.Slots[c.broken]
+				f.now = f.now.Add(2 * unwellFor)
+				f.obs.At = f.now
+				for i := range f.obs.Slots {
+					f.obs.Slots[i].Report.ReceivedAt = f.now.Add(-time.Second)
+				}
+			}
+			if c.broken != 0 { // the others vouch for the leader
+				rec.DownSince, r.MemberKnown, r.Liveness = f.now.Add(-unwellFor), true, LivenessRefused
+				wantExecutes(t, f.plan(), "RESTART db-1")
+				rec.DownSince, r.MemberKnown, r.Liveness = time.Time{}, false, LivenessUnknown
+			}
+			f.want("B").rolling()
+			p := f.plan()
+			wantExecutes(t, p)
+			wantHeld(t, p, f.obs.Slots[c.broken].Slot, HoldUnknownHealth)
+			if c.broken == 0 {
+				wantHeld(t, p, "db-0", HoldLeaderByPeers) // R125: its own report does not say that it leads
+			}
+			if a := actionOf(t, p, f.obs.Slots[c.broken].Slot); !slices.ContainsFunc(a.Holds, func(h Hold) bool { return strings.Contains(h.Message, fault) }) {
+				t.Errorf("no hold names the fault: %v", a.Holds)
+			}
+		})
+	}
 }
 
 // TestR127_ADeadLeaderIsStartedAtOnce: for a while its last report still claims leadership, and no agent could run

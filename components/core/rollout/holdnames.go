@@ -55,7 +55,8 @@ const (
 	HoldRecovering = "recovering"
 	// HoldBusy: the member transfers, backs up or rebuilds data.
 	HoldBusy = "busy"
-	// HoldUnknownHealth: the member is silent, but not for long enough to count as broken (R10).
+	// HoldUnknownHealth: the member is silent, but not for long enough to count as broken (R10); or its driver cannot
+	// observe it.
 	HoldUnknownHealth = "unknown_health"
 	// HoldBackoff: an attempt was cancelled a moment ago, and the next one follows after a wait (R37).
 	HoldBackoff = "backoff"

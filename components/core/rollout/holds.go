@@ -265,7 +265,14 @@ func (w *world) holdsOfMember(c candidate, _ evaluation) []Hold {
 // touch it either while no member reports the leader, since the silent workload may lead.
 func (w *world) holdsOfMute(c candidate) []Hold {
 	m := c.m
-	if !w.unanswered(m) || c.refresh || c.kind == operation.Delete || m.open != nil {
+	if c.refresh || c.kind == operation.Delete || m.open != nil {
+		return nil
+	}
+	if w.driverFails(m) && c.actor == operation.ActorRollout && c.condition == well {
+		return []Hold{hold(HoldUnknownHealth, "the driver of %s cannot observe its workload, which was ready in this boot: %s; once that is understood: cadre instance update %s",
+			m.slot, cmp.Or(m.report.Message, "its driver has not answered yet"), m.slot)}
+	}
+	if !w.unanswered(m) {
 		return nil
 	}
 	why := cmp.Or(m.report.Message, "its driver does not say why")
@@ -276,6 +283,13 @@ func (w *world) holdsOfMute(c candidate) []Hold {
 		return []Hold{hold(HoldUnknownHealth, "the workload of %s gives no answer (%s), and no member says who leads: it may lead; once that is understood: cadre instance update %s", m.slot, why, m.slot)}
 	}
 	return nil
+}
+
+// driverFails reports that m was ready in its present Boot, and that its driver cannot observe it now: an adapter may be
+// broken. The workload may serve, lead, or hold the last copy, and nothing says that it may stop.
+func (w *world) driverFails(m *member) bool {
+	a := m.seen.Admission
+	return m.report != nil && group.HasDriver(w.spec) && !m.report.MemberKnown && a != nil && a.BootID != "" && m.record.AvailableBoot == a.BootID
 }
 
 func (w *world) holdOfSilence(m *member) Hold {

@@ -117,7 +117,7 @@ func differ(a, b uint64) bool { return a != 0 && b != 0 && a != b }
 func (w *world) find(slot string) *member { return w.bySlot[slot] }
 
 // nameSilent marks each member that its followers name as their leader and whose own report is missing. The member's
-// agent or its workload is silent. Then the other members' view of that member counts (R125).
+// agent or its workload is silent, or its driver cannot observe it. Then the other members' view of that member counts (R125).
 func (w *world) nameSilent() {
 	for _, m := range w.everyone {
 		r := m.report
@@ -126,7 +126,7 @@ func (w *world) nameSilent() {
 		}
 		lead := w.find(r.Leader)
 		// A CVM that a known listing lacks leads no member, even if members still name it.
-		if lead != nil && (lead.report == nil || w.unanswered(lead)) && !w.unlisted(lead) && !lead.certainlyDown() {
+		if lead != nil && (lead.report == nil || w.unanswered(lead) || !lead.report.MemberKnown) && !w.unlisted(lead) && !lead.certainlyDown() {
 			lead.named = true
 		}
 	}
