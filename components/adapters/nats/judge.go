@@ -65,7 +65,7 @@ func (g replicated) safeWithout(self string, maxLag uint64) string {
 	return why
 }
 
-// silentAbout returns why the group's leader does not tell whether the server self has caught up; "": it does.
+// silentAbout returns why the group's leader does not report whether the server self has caught up; "": it does.
 func (g replicated) silentAbout(self string) string {
 	switch {
 	case g.leader == "":

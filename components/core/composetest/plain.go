@@ -5,7 +5,7 @@ import "strings"
 
 // Plain returns a template of a compose text as it is without its options: the directives are gone,
 // and so are the parts for which an option must be set. It knows the conditions of shipped texts:
-// one that begins with "OPTION == null" or ends with ": true" holds without options, and no other does.
+// a condition "OPTION == null" and a condition that ends with ": true" hold without options, others do not.
 func Plain(template string) string {
 	var out strings.Builder
 	var kept []bool

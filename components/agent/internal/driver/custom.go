@@ -174,11 +174,11 @@ func (c *custom) confirm(ctx context.Context, epoch uint64) (Transferred, error)
 	err := poll(ctx, 50*time.Millisecond, func(ctx context.Context) (bool, error) {
 		v, err := c.Observe(ctx)
 		if ctx.Err() != nil {
-			return false, nil // an answer that was cut off is no fault of the adapter
+			return false, nil //nolint:nilerr // an answer that was cut off is no fault of the adapter
 		}
 		if err != nil {
-			reason = err.Error() // the adapter may answer the next time
-			return false, nil
+			reason = err.Error()
+			return false, nil //nolint:nilerr // the adapter may answer the next time
 		}
 		last, reason = v, v.Message
 		later := epoch == 0 || v.Epoch > epoch
