@@ -29,14 +29,17 @@ type opened struct {
 
 type openedValue struct {
 	digest string
+	epoch  uint32
 	value  secret.Value
 }
 
-func (o *opened) get(name view.SecretName, digest string) (secret.Value, bool) {
+// get returns the value of rec. A record that names the same ciphertext under another epoch has none: an
+// earlier value must not come back under a later epoch.
+func (o *opened) get(name view.SecretName, rec store.SecretRecord) (secret.Value, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	has := o.last[name]
-	return has.value, has.digest == digest
+	has, known := o.last[name]
+	return has.value, known && has.digest == rec.Sealed.SHA256 && has.epoch == rec.Epoch
 }
 
 func (o *opened) put(name view.SecretName, v openedValue) {
@@ -52,7 +55,7 @@ func (o *opened) put(name view.SecretName, v openedValue) {
 // not open, is a *store.RecordError of its record.
 func (s *Service) open(ctx context.Context, groupName, secretName string, rec store.SecretRecord) (secret.Value, error) {
 	name := view.SecretName{Group: groupName, Name: secretName}
-	if value, ok := s.opened.get(name, rec.Sealed.SHA256); ok {
+	if value, ok := s.opened.get(name, rec); ok {
 		return value, nil
 	}
 	key := store.SealedKey(groupName, secretName)
@@ -77,7 +80,7 @@ func (s *Service) open(ctx context.Context, groupName, secretName string, rec st
 	if err != nil {
 		return secret.Value{}, err
 	}
-	s.opened.put(name, openedValue{digest: rec.Sealed.SHA256, value: value})
+	s.opened.put(name, openedValue{digest: rec.Sealed.SHA256, epoch: rec.Epoch, value: value})
 	return value, nil
 }
 

@@ -253,3 +253,15 @@ func TestTheValuesOfAGroupAreBounded(t *testing.T) {
 		t.Errorf("%q", why)
 	}
 }
+
+// TestAnOpenedValueBelongsToItsEpoch: a record with the same digest and a later epoch gets no cached value.
+func TestAnOpenedValueBelongsToItsEpoch(t *testing.T) {
+	var o opened
+	name := view.SecretName{Group: "web", Name: "s3-key"}
+	o.put(name, openedValue{digest: "d", epoch: 3, value: secret.FromString("v")})
+	for epoch, want := range map[uint32]bool{2: false, 3: true, 4: false} {
+		if _, got := o.get(name, store.SecretRecord{Epoch: epoch, Sealed: store.SealedRef{SHA256: "d"}}); got != want {
+			t.Errorf("epoch %d: found %t", epoch, got)
+		}
+	}
+}
