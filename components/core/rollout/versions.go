@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -27,19 +28,13 @@ func (w *world) targetsOf(revision string) []upgrade.Target {
 // versionOf returns the versions that m runs on its disk: by its report, by its record, or else by the Revision at which it was last
 // available. The Revision that it was given proves nothing, because its server may not have started.
 func (w *world) versionOf(m *member) upgrade.Member {
-	out := upgrade.Named(w.targetsOf(m.record.WasAvailableAt))
-	if m.record.WasAvailableAt == "" {
-		out = upgrade.Member{}
+	var out upgrade.Member
+	if last := m.record.WasAvailableAt; last != "" {
+		out = upgrade.Named(w.targetsOf(last))
 	}
-	out.Slot = m.slot
-	if m.record.DataFormat != "" {
-		out.Data = m.record.DataFormat
-	}
-	if r := m.report; r != nil && r.Version != "" {
-		out.Version = r.Version
-	}
-	if r := m.report; r != nil && r.DataFormat != "" {
-		out.Data = r.DataFormat
+	out.Slot, out.Data = m.slot, cmp.Or(m.record.DataFormat, out.Data)
+	if r := m.report; r != nil {
+		out.Version, out.Data = cmp.Or(r.Version, out.Version), cmp.Or(r.DataFormat, out.Data)
 	}
 	return out
 }
@@ -106,16 +101,15 @@ func (w *world) versionsWithout(m *member, taken *taken) []upgrade.Member {
 		if o == m {
 			continue
 		}
-		v := w.versionOf(o)
-		to := ""
+		v, to := w.versionOf(o), ""
 		switch {
 		case o.open != nil && o.open.To != "":
 			to = o.open.To
 		case taken.has(o):
 			to = o.want.revision
 		}
-		if named := upgrade.Named(w.targetsOf(to)); to != "" && named.Version != "" {
-			v.Version = named.Version
+		if to != "" {
+			v.Version = cmp.Or(upgrade.Named(w.targetsOf(to)).Version, v.Version)
 		}
 		out = append(out, v)
 	}
