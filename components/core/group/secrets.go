@@ -110,6 +110,16 @@ func (s Spec) AllSecrets() []Secret {
 	return out
 }
 
+// Secret returns the secret of AllSecrets with this name; ok is false if there is none.
+func (s Spec) Secret(name string) (one Secret, ok bool) {
+	for _, one := range s.AllSecrets() {
+		if one.Name == name {
+			return one, true
+		}
+	}
+	return Secret{}, false
+}
+
 // FileOwner reads Owner; ok is false when it is not "uid" or "uid:gid".
 func (s Secret) FileOwner() (uid, gid uint32, ok bool) {
 	user, groupText, both := strings.Cut(s.Owner, ":")

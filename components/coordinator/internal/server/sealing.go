@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -105,10 +104,10 @@ func (s *Server) SetSecret(ctx context.Context, req *apiv1.SetSecretRequest) (*a
 // some seconds.
 func (c *caller) sealable(ctx context.Context, groupName, name string) (group.Spec, error) {
 	spec, _, _ := c.view.InForce(groupName)
-	named := func(one group.Secret) bool { return one.Name == name }
+	one, declared := spec.Secret(name)
 	for range 50 {
 		stored := c.view.Specs[groupName]
-		if slices.ContainsFunc(spec.AllSecrets(), named) || stored.Err != nil || !slices.ContainsFunc(stored.Value.AllSecrets(), named) {
+		if _, coming := stored.Value.Secret(name); declared || stored.Err != nil || !coming {
 			break
 		}
 		select {
@@ -120,12 +119,12 @@ func (c *caller) sealable(ctx context.Context, groupName, name string) (group.Sp
 			return spec, err
 		}
 		spec, _, _ = c.view.InForce(groupName)
+		one, declared = spec.Secret(name)
 	}
-	at := slices.IndexFunc(spec.AllSecrets(), named)
 	switch {
-	case at < 0:
+	case !declared:
 		return spec, status.Errorf(codes.NotFound, "group %s has no secret %q: declare it with secret %q { source = \"operator\" } in its file, and apply the file", groupName, name, name)
-	case !spec.AllSecrets()[at].Sealed():
+	case !one.Sealed():
 		return spec, status.Errorf(codes.FailedPrecondition,
 			"coordinators derive the value of %s/%s: for another value run `cadre secret rotate %s/%s`; for a value of your own declare another secret with source = \"operator\"", groupName, name, groupName, name)
 	case c.view.Unreadable(store.SecretKey(groupName, name)):

@@ -14,7 +14,6 @@ import (
 	"cadre.dev/coordinator/internal/reports"
 	"cadre.dev/coordinator/internal/secrets"
 	"cadre.dev/coordinator/internal/view"
-	"cadre.dev/core/group"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 	"cadre.dev/store"
 )
@@ -161,12 +160,11 @@ func (s *Server) rotating(ctx context.Context, req *apiv1.RotateSecretRequest) (
 		return nil, err
 	}
 	spec, _, _ := c.view.InForce(req.GetGroup())
-	at := slices.IndexFunc(spec.AllSecrets(), func(one group.Secret) bool { return one.Name == req.GetName() })
-	if at >= 0 && spec.AllSecrets()[at].Sealed() {
+	switch one, declared := spec.Secret(req.GetName()); {
+	case one.Sealed():
 		return nil, status.Errorf(codes.FailedPrecondition, "coordinators make no value of %s/%s, which has source = \"operator\": give another value with `cadre secret set %s/%s --from-file FILE`",
 			req.GetGroup(), req.GetName(), req.GetGroup(), req.GetName())
-	}
-	if at < 0 {
+	case !declared:
 		return nil, status.Errorf(codes.NotFound, "group %s has no secret %q: declare it with secret %q { } in its file", req.GetGroup(), req.GetName(), req.GetName())
 	}
 	return c, nil
