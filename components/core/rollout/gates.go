@@ -127,9 +127,3 @@ func (w *world) gatesStop(m *member, op operation.Operation) string {
 	}
 	return firstMessage(w.holdsOfGates(w.again(m, op), evaluation{op: &op}))
 }
-
-// awaitsGate: no CVM of m was made yet, and a gate holds its creation.
-func (w *world) awaitsGate(m *member) bool {
-	return len(w.spec.Gates) > 0 && m.open == nil && m.missing() &&
-		len(w.holdsOfGates(candidate{m: m, kind: operation.Create, to: m.want.revision, actor: operation.ActorScaling}, evaluation{})) > 0
-}

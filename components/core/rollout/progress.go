@@ -239,25 +239,34 @@ var endedByWord = []string{HoldMayDisrupt, HoldBusy, HoldLeaderNeedsApproval, Ho
 
 // waitsForWord: each outdated Slot waits only for such a permission, or for another Slot that does. No other Slot is
 // in trouble. A leader's step follows all other steps, and a step of another failure domain follows those of the first.
+// A step without room follows the creation of an extra member.
 func (w *world) waitsForWord() bool {
-	if slices.ContainsFunc(w.tally.notAvailable, func(m *member) bool { return !m.keptByHand() && !w.awaitsGate(m) }) {
+	if slices.ContainsFunc(w.tally.notAvailable, func(m *member) bool { return !m.keptByHand() && !w.awaitsCreation(m) }) {
 		return false
 	}
 	byWord := func(h Hold) bool { return slices.Contains(endedByWord, h.Predicate) }
-	first := false
+	creation := slices.ContainsFunc(w.tally.outdated, w.awaitsCreation)
+	first := creation
 	for _, m := range w.tally.outdated {
-		if w.awaitsGate(m) {
-			first = true
+		if w.awaitsCreation(m) {
 			continue
 		}
 		holds := w.holdsOf(w.rollsTo(m), &taken{})
-		last := slices.ContainsFunc(holds, func(h Hold) bool { return h.Predicate == HoldLeaderLast || h.Predicate == HoldDomain })
+		last := slices.ContainsFunc(holds, func(h Hold) bool {
+			return h.Predicate == HoldLeaderLast || h.Predicate == HoldDomain || creation && lacksRoom(h)
+		})
 		if !last && !slices.ContainsFunc(holds, byWord) {
 			return false
 		}
 		first = first || !slices.ContainsFunc(holds, func(h Hold) bool { return !byWord(h) })
 	}
 	return first
+}
+
+// awaitsCreation: no CVM of m was made yet, and a gate holds its creation.
+func (w *world) awaitsCreation(m *member) bool {
+	c := candidate{m: m, kind: operation.Create, to: m.want.revision, actor: operation.ActorScaling}
+	return m.open == nil && m.missing() && len(w.holdsOfGates(c, evaluation{})) > 0
 }
 
 // rollsTo is the rollout's step of m.
@@ -310,12 +319,13 @@ func (w *world) leftDown(m *member) bool {
 // kept Slots are away, a hold for room or for a quorum is theirs. A leader waits for the Slots behind it, away or not.
 func (w *world) heldByKept(m *member, away int) bool {
 	return slices.ContainsFunc(w.holdsOf(w.rollsTo(m), &taken{}), func(h Hold) bool {
-		switch h.Predicate {
-		case HoldMaxUnavailable, HoldVoterCap, HoldQuorum, HoldWouldLoseQuorum:
-			return away > 0
-		}
-		return h.Predicate == HoldLeaderLast
+		return h.Predicate == HoldLeaderLast || away > 0 && lacksRoom(h)
 	})
+}
+
+// lacksRoom: the Hold ends once another member serves.
+func lacksRoom(h Hold) bool {
+	return slices.Contains([]string{HoldMaxUnavailable, HoldVoterCap, HoldQuorum, HoldWouldLoseQuorum}, h.Predicate)
 }
 
 // noteArrivals restarts the progress clock when a Slot became available at the

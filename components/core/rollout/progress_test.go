@@ -131,6 +131,32 @@ func TestR88_TheWorkloadsWordDoesNotConsumeIt(t *testing.T) {
 	}
 }
 
+// TestR88_AnExtraMemberThatWaitsDoesNotConsumeIt: the updates have no room before the extra member exists, and a gate holds
+// its creation.
+func TestR88_AnExtraMemberThatWaitsDoesNotConsumeIt(t *testing.T) {
+	create := group.Gate{Name: "g", On: []string{group.GateOnCreate}}
+	for name, c := range map[string]struct {
+		edit func(*fixture)
+		want operation.RolloutState
+	}{
+		"no gate":                           {func(*fixture) {}, operation.FailedState},
+		"a gate on its creation":            {func(f *fixture) { f.gate(create) }, operation.Running},
+		"an open gate":                      {func(f *fixture) { f.gate(create).setting("g", "open", "", 0) }, operation.FailedState},
+		"a gate, and another member is ill": {func(f *fixture) { f.gate(create).at(2, "B").sick(2) }, operation.FailedState},
+	} {
+		for _, kind := range []string{"none", "consul"} {
+			f := newFixture(3, kind).want("B").rolling()
+			zero, one := 0, 1
+			f.spec.UpdatePolicy.MaxUnavailableFixed, f.spec.UpdatePolicy.MaxSurgeFixed = &zero, &one
+			c.edit(f)
+			f.rec.Rollout.ProgressAt = f.now.Add(-time.Hour)
+			if got := f.plan().Rollout; got.State != c.want {
+				t.Errorf("%s, %s: %s (%s)", name, kind, got.State, got.Reason)
+			}
+		}
+	}
+}
+
 // TestR74_R88_ARefusalDoesNotConsumeIt: a retried step has the whole time, from the platform's last refusal on, even
 // during its drain.
 func TestR74_R88_ARefusalDoesNotConsumeIt(t *testing.T) {
