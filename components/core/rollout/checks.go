@@ -74,6 +74,8 @@ var predicates = []predicate{
 
 	{names: []string{HoldPredecessor, HoldAppID}, only: []operation.Kind{operation.Create}, check: (*world).holdsOfCreate,
 		once: "a creation takes nothing away"},
+	{names: []string{HoldSurgeWaits}, only: []operation.Kind{operation.Create}, check: (*world).holdsOfSurge,
+		once: "a creation takes nothing away"},
 	{names: []string{HoldPlacement}, only: []operation.Kind{operation.Create, operation.Replace}, check: (*world).holdsOfPlacement},
 
 	{names: []string{HoldSetChanging, HoldVoterScaleIn}, only: []operation.Kind{operation.Create, operation.Delete, operation.Replace},

@@ -136,6 +136,8 @@ const (
 	HoldUnmanagedInstance = "unmanaged_instance"
 	// HoldNotAMember: the set no longer lists the member, and no step is under way that would create it again.
 	HoldNotAMember = "not_a_member"
+	// HoldSurgeWaits: no step that the extra Slot is for may begin (R15).
+	HoldSurgeWaits = "surge_waits"
 	// HoldPlacement: a hard rule of the placement lets no node be chosen for the CVM.
 	HoldPlacement = "placement"
 	// HoldDomain: the update of another failure domain is finished first.

@@ -263,10 +263,11 @@ func (w *world) waitsForWord() bool {
 	return first
 }
 
-// awaitsCreation: no CVM of m was made yet, and a gate holds its creation.
+// awaitsCreation: no CVM of m was made yet, and a gate holds its creation. An extra member waits as well while the updates
+// that it is for wait.
 func (w *world) awaitsCreation(m *member) bool {
 	c := candidate{m: m, kind: operation.Create, to: m.want.revision, actor: operation.ActorScaling}
-	return m.open == nil && m.missing() && len(w.holdsOfGates(c, evaluation{})) > 0
+	return m.open == nil && m.missing() && len(w.holdsOfGates(c, evaluation{}))+len(w.holdsOfSurge(c, evaluation{})) > 0
 }
 
 // rollsTo is the rollout's step of m.

@@ -131,16 +131,18 @@ func TestR88_TheWorkloadsWordDoesNotConsumeIt(t *testing.T) {
 	}
 }
 
-// TestR88_AnExtraMemberThatWaitsDoesNotConsumeIt: the updates have no room before the extra member exists, and a gate holds
-// its creation.
+// TestR88_AnExtraMemberThatWaitsDoesNotConsumeIt: the updates have no room before the extra member exists, and a gate, or
+// the gate of the updates themselves, holds its creation.
 func TestR88_AnExtraMemberThatWaitsDoesNotConsumeIt(t *testing.T) {
 	create := group.Gate{Name: "g", On: []string{group.GateOnCreate}}
+	step := group.Gate{Name: "g", On: []string{group.GateOnStep}}
 	for name, c := range map[string]struct {
 		edit func(*fixture)
 		want operation.RolloutState
 	}{
 		"no gate":                           {func(*fixture) {}, operation.FailedState},
 		"a gate on its creation":            {func(f *fixture) { f.gate(create) }, operation.Running},
+		"a gate on the updates":             {func(f *fixture) { f.gate(step) }, operation.Running},
 		"an open gate":                      {func(f *fixture) { f.gate(create).setting("g", "open", "", 0) }, operation.FailedState},
 		"a gate, and another member is ill": {func(f *fixture) { f.gate(create).at(2, "B").sick(2) }, operation.FailedState},
 	} {

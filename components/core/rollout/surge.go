@@ -127,6 +127,40 @@ func (w *world) waitsAtWork(r *group.SlotRecord) bool {
 	return w.mayRun(w.pinOrTarget(r.Ordinal)) && r.WasAvailableAt != "" && w.stepOf(r).Harsher(group.ActionRefresh) && !w.leftAlone(r) && !w.leaderAsked(r)
 }
 
+// holdsOfSurge: an extra member is made once a step that needs its room may begin. Until then its CVM would only cost.
+func (w *world) holdsOfSurge(c candidate, _ evaluation) []Hold {
+	if !c.m.extra {
+		return nil
+	}
+	if why := w.found.surge.of(w.allStepsWait); why != "" {
+		return []Hold{hold(HoldSurgeWaits, "an extra slot is created once an update may begin: %s", why)}
+	}
+	return nil
+}
+
+// allStepsWait returns why the first step waits, if each step that takes a member away waits for an operator, after any
+// time; "": a step may begin, or began.
+func (w *world) allStepsWait() (why string) {
+	if slices.ContainsFunc(w.tally.open, func(m *member) bool { return m.open.Kind != operation.Create && !m.terminating }) {
+		return ""
+	}
+	for _, c := range w.candidates() {
+		if c.m.extra || c.refresh || c.actor == operation.ActorHealing || harmOf(c.kind) < disruptive || c.kind == operation.Delete {
+			continue
+		}
+		l := evaluation{taken: &taken{}}
+		holds := append(w.holdsOfGates(c, l), w.holdsOfVersion(c, l)...)
+		if c.actor == operation.ActorRollout {
+			holds = append(holds, w.holdsOfIrreversible(c, l)...)
+		}
+		if len(holds) == 0 {
+			return ""
+		}
+		why = cmp.Or(why, holds[0].Message)
+	}
+	return why
+}
+
 // pinOrTarget is the Revision that the spec names for the Slot of an ordinal.
 func (w *world) pinOrTarget(ordinal int) string {
 	return cmp.Or(w.spec.Instance(ordinal).PinnedRevision, w.target)

@@ -260,3 +260,57 @@ func TestR15_SettingsOfAnExtraSlotKeepItFromNoRollout(t *testing.T) {
 		t.Errorf("the partition holds for all: begins %v", executes(p))
 	}
 }
+
+// TestR15_NoExtraMemberWhileEachStepWaits: a gate, a version or the consent of an operator holds each update. One update
+// that may begin, or a step by a Slot's name, is enough.
+func TestR15_NoExtraMemberWhileEachStepWaits(t *testing.T) {
+	step := group.Gate{Name: "g", On: []string{group.GateOnStep}}
+	slot := group.Gate{Name: "g", On: []string{group.GateOnStep}, Per: group.GatePerSlot}
+	etcd := func(from, to string) *fixture {
+		return versionFixture(3, "etcd", from, to).runs("3.5.35", "3.5.0", 0, 1, 2)
+	}
+	lastOld := func() *fixture {
+		return etcd("etcd:3.5.35", "etcd:3.6.16").runs("3.6.16", "3.5.0", 1, 2).atTarget(1).atTarget(2)
+	}
+	for name, c := range map[string]struct {
+		f    *fixture
+		edit func(*fixture)
+		made bool
+	}{
+		"a gate of the group":        {newFixture(3, "none").want("B").gate(step), nil, false},
+		"a gate that is open":        {newFixture(3, "none").want("B").gate(step).setting("g", "open", "", 0), nil, true},
+		"a gate of the slot":         {newFixture(3, "none").want("B").gate(slot), nil, false},
+		"one ticket is open":         {newFixture(3, "none").want("B").gate(slot), (*fixture).opensFirst, true},
+		"a version that never works": {etcd("etcd:3.5.35", "etcd:3.7.3"), nil, false},
+		"a version that works":       {etcd("etcd:3.5.35", "etcd:3.6.16"), nil, true},
+		"the last old one":           {lastOld(), nil, false},
+		"the last old one, by name":  {lastOld(), func(f *fixture) { f.asksFor(RequestUpdate, "db-0", "q") }, true},
+		"a drain behind the gate":    {newFixture(3, "none").want("B").gate(step), func(f *fixture) { f.drains(1) }, true},
+		"a restart behind the gate":  {newFixture(3, "none").want("B").gate(step), func(f *fixture) { f.asks("db-1", "q") }, false},
+		"a step that began": {newFixture(3, "none").want("B").gate(step), func(f *fixture) {
+			f.op(1, operation.Booting, func(op *operation.Operation) { op.To = f.spec.Revision() })
+		}, true},
+	} {
+		zero, one := 0, 1
+		c.f.rolling()
+		c.f.spec.UpdatePolicy.MaxUnavailableFixed, c.f.spec.UpdatePolicy.MaxSurgeFixed = &zero, &one
+		c.f.rec.Rollout.State = operation.Running
+		if c.edit != nil {
+			c.edit(c.f)
+		}
+		p := c.f.plan()
+		a := actionOf(t, p, "db-3")
+		if a.Kind != operation.Create || a.Execute != c.made || heldBy(a, HoldSurgeWaits) == c.made {
+			t.Errorf("%s: made %t\n%s", name, a.Execute, describe(p))
+		}
+	}
+}
+
+// opensFirst opens the gate g for the first update of the plan.
+func (f *fixture) opensFirst() {
+	for _, a := range f.plan().Actions {
+		if a.Slot == "db-2" {
+			f.setting("g/db-2", group.GateOpen, a.Ticket, 0)
+		}
+	}
+}

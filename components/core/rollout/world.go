@@ -64,6 +64,8 @@ type found struct {
 	givenUp     once[map[string]bool]
 	// waits: the rollout waits only for its workload's permission or an operator's decision.
 	waits once[bool]
+	// surge is the reason why each step that extra members are for waits; "": a step may begin.
+	surge once[string]
 	// board has the places of the members. turn is the failure domain that is updated now.
 	board once[*places]
 	turn  once[turn]

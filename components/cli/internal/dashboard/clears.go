@@ -38,6 +38,7 @@ var clears = map[string]string{
 	"precondition":            "Change the spec, or correct the platform, as the message says.",
 	"predecessor":             "Wait; `management_policy = \"PARALLEL\"` skips this rule.",
 	"app_id":                  "Wait; remove a lost node from the platform's nodes.",
+	"surge_waits":             "See the hold of the step in the message.",
 	"placement":               "Add a node, change the rule in the message, or remove `placement.require`.",
 	"set_changing":            "Wait. For a member that fails to arrive: `cadre instance replace SLOT`.",
 	"voter_scale_in":          "Raise `replicas` again.",
