@@ -67,8 +67,8 @@ func (t Target) Judge(members []Member) []Finding {
 	var out []Finding
 	for _, m := range members {
 		for _, f := range t.judge(m) {
-			if f.Refused && t.tagged {
-				f.Message += "; the version is that of the image's tag: if its server is of another one, set `version` in the workload block"
+			if f.Refused && len(t.servers) > 0 && t.Rules.Setting {
+				f.Message += fmt.Sprintf("; the version is that of %s: if the workload's server is another one, set `version` in the workload block", t.where())
 			}
 			at := slices.IndexFunc(out, func(o Finding) bool { return o.Code == f.Code && o.Message == f.Message })
 			if at < 0 {
@@ -107,11 +107,30 @@ func (t Target) judge(m Member) []Finding {
 	return t.backward(m, from)
 }
 
+// hint says how the spec names the version.
 func (t Target) hint() string {
-	if !t.Rules.Setting {
-		return ""
+	set, tag := "set `version` in the workload block", "tag the image by it"
+	if len(t.servers) > 1 {
+		tag = "give one tag to the images of " + t.where()
+	} else if len(t.servers) == 1 {
+		if _, is := t.Rules.isImage(t.servers[0].Image); !is {
+			return ", as the tag of the image of " + t.where() + " does not: " + set
+		}
 	}
-	return ": tag the image by it, or set `version` in the workload block"
+	if !t.Rules.Setting {
+		return ": " + tag
+	}
+	return ": " + tag + ", or " + set
+}
+
+// where names the services that may run the software.
+func (t Target) where() string {
+	var names []string
+	for _, i := range t.servers {
+		image, _, _ := strings.Cut(i.Image, "@")
+		names = append(names, fmt.Sprintf("service %s (%s)", i.Service, image))
+	}
+	return strings.Join(names, " and ")
 }
 
 // tooFar is the finding of a step over more lines than allowed.

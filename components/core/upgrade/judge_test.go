@@ -150,6 +150,41 @@ func TestTargets(t *testing.T) {
 	}
 }
 
+// TestWhichImageIsTheServer: an image of the software next to the workload's own one is another program, and where more
+// than one could be the server, the finding says how to name the version.
+func TestWhichImageIsTheServer(t *testing.T) {
+	with := func(s group.Spec, service, image string) group.Spec {
+		s.Template.Compose += "  " + service + ":\n    image: " + image + digest + "\n"
+		return s
+	}
+	for name, row := range map[string]struct {
+		spec       group.Spec
+		want, says string
+	}{
+		"next to Patroni":            {with(spec("patroni", "example/patroni:4.1.5", ""), "dump", "postgres:17"), "", "as the tag of the image of service w (example/patroni:4.1.5) does not: set `version`"},
+		"before Patroni":             {with(spec("patroni", "postgres:17", ""), "db", "example/patroni:4.1.5"), "", "service db (example/patroni:4.1.5)"},
+		"next to Spilo":              {with(spec("patroni", "zalando/spilo-15:3.0", ""), "dump", "postgres:17"), "", "service w (zalando/spilo-15:3.0)"},
+		"next to Patroni, and named": {with(spec("patroni", "example/patroni:4.1.5", "15"), "dump", "postgres:17"), "15", ""},
+		"two of one version":         {with(spec("patroni", "postgres:17", ""), "dump", "postgres:17"), "17", ""},
+		"two versions":               {with(spec("patroni", "postgres:15", ""), "dump", "postgres:17"), "", "give one tag to the images of service w (postgres:15) and service dump (postgres:17), or set `version`"},
+		"two versions of Kafka":      {with(spec("custom", "kafka:4.0.0", ""), "c", "kafka:4.1.0"), "", "give one tag to the images of service w (kafka:4.0.0) and service c (kafka:4.1.0)"},
+		"another name":               {with(spec("patroni", "example/patronimic:4.1.5", ""), "db", "postgres:17"), "17", ""},
+	} {
+		targets := Targets(row.spec)
+		last := targets[len(targets)-1]
+		if last.Version.String() != row.want {
+			t.Errorf("%s: %q, want %q", name, last.Version, row.want)
+		}
+		if found := Texts(last.Judge([]Member{{Slot: "m-0", Version: "4.0.0", Data: "15"}})); row.says != "" && (len(found) != 1 || !strings.Contains(found[0], row.says)) {
+			t.Errorf("%s: %q, want %q", name, found, row.says)
+		}
+	}
+	sole := Targets(spec("patroni", "postgres:17", ""))[0].Judge([]Member{{Slot: "m-0", Data: "15"}})
+	if len(sole) != 1 || !sole[0].Refused || !strings.Contains(sole[0].Message, "that of service w (postgres:17): if the workload's server is another one, set `version`") {
+		t.Errorf("a refusal by the tag: %+v", sole)
+	}
+}
+
 func TestAnEditIsJudgedByTheVersionsOfBothSpecs(t *testing.T) {
 	for name, row := range map[string]struct {
 		old, next group.Spec
@@ -165,7 +200,7 @@ func TestAnEditIsJudgedByTheVersionsOfBothSpecs(t *testing.T) {
 		"a patch of the version": {spec("etcd", "etcd:v3.6.15", ""), spec("etcd", "etcd:v3.6.16", ""), ""},
 	} {
 		got := strings.Join(Texts(Edit(row.old, row.next)), "; ")
-		if row.want == "data_unreadable" && !strings.Contains(got, "image's tag") {
+		if row.want == "data_unreadable" && !strings.Contains(got, "that of service w") {
 			t.Errorf("%s: no way out: %q", name, got)
 		}
 		if !strings.HasPrefix(got, row.want) || row.want == "" && got != "" || strings.Contains(row.want, "closed") && !strings.Contains(got, "if the data") {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"cadre.dev/core/group"
 	"cadre.dev/core/strictjson"
 	"cadre.dev/core/version"
 )
@@ -19,6 +20,9 @@ type Rules struct {
 	// Kinds are the kinds of workload that run it. Images are the names of its images, without registry and folder.
 	Kinds  []string `json:"kinds"`
 	Images []string `json:"images"`
+	// Within are the names of images that run the software as a part of another one, or begin such names with a hyphen
+	// after them. Their tags do not name its version, and an image of Images next to them is no server.
+	Within []string `json:"within,omitempty"`
 	// Setting: the workload's setting `version` names its version.
 	Setting bool `json:"setting,omitempty"`
 	// Data: members report its version as that of their data only.
@@ -106,13 +110,37 @@ func of(kind string) []*Rules {
 // isImage reports that an image reference is one of the software, and returns its version; unknown without a tag that
 // names one.
 func (r *Rules) isImage(ref string) (v version.Version, is bool) {
-	name, _, _ := strings.Cut(ref, "@")
-	name, tag, _ := strings.Cut(path.Base(name), ":")
+	name, tag := nameOf(ref)
 	if !slices.Contains(r.Images, name) {
 		return v, false
 	}
 	v, _ = version.Parse(tag)
 	return v, true
+}
+
+// servers are the images of a compose text that may run the software.
+func (r *Rules) servers(images []group.ServiceImage) (named []group.ServiceImage) {
+	var within []group.ServiceImage
+	for _, i := range images {
+		name, _ := nameOf(i.Image)
+		if _, is := r.isImage(i.Image); is {
+			named = append(named, i)
+		}
+		if slices.ContainsFunc(r.Within, func(w string) bool { return name == w || strings.HasPrefix(name, w+"-") }) {
+			within = append(within, i)
+		}
+	}
+	if len(within) > 0 {
+		return within
+	}
+	return named
+}
+
+// nameOf returns the name of an image without registry and folder, and its tag.
+func nameOf(ref string) (name, tag string) {
+	name, _, _ = strings.Cut(ref, "@")
+	name, tag, _ = strings.Cut(path.Base(name), ":")
+	return name, tag
 }
 
 // line is the place of a version's release line among the known ones; -1: unknown.

@@ -8,16 +8,15 @@ import (
 // Target is one software of a spec, and the version that the spec names.
 type Target struct {
 	Rules *Rules
-	// Version is unknown if the spec names none. Image is the reference of the software's image; empty: none is known.
+	// Version is unknown if the spec names none.
 	Version version.Version
-	Image   string
-	// tagged: the tag of the image names the version, and the setting could name another one.
-	tagged bool
+	// servers are the services that may run the software, if the tags of their images name the version.
+	servers []group.ServiceImage
 }
 
 // Targets returns the software of a spec's workload that rules exist for. The setting `version` of the workload names
-// the version; otherwise the tag of the first image of the compose text that has one of the software's names. A
-// workload behind an adapter has rules only if such an image names it.
+// the version; otherwise the tag of the images that may run the software, if they agree. A workload behind an adapter has
+// rules only if such an image names it.
 func Targets(spec group.Spec) []Target {
 	rules := of(spec.Workload.Kind)
 	if len(rules) == 0 {
@@ -26,22 +25,31 @@ func Targets(spec group.Spec) []Target {
 	images, _ := group.ComposeImages(spec.Template.Compose)
 	var out []Target
 	for _, r := range rules {
-		t := Target{Rules: r}
-		for _, i := range images {
-			if v, is := r.isImage(i.Image); is {
-				t.Image, t.Version, t.tagged = i.Image, v, r.Setting
-				break
-			}
+		t := Target{Rules: r, servers: r.servers(images)}
+		if len(t.servers) == 0 && !r.Setting {
+			continue
 		}
 		if set := spec.Workload.Settings[group.SettingVersion]; r.Setting && set != "" {
 			t.Version, _ = version.Parse(set)
-			t.tagged = false
+			t.servers = nil
+		} else {
+			t.Version = r.tagged(t.servers)
 		}
-		if t.Image != "" || r.Setting {
-			out = append(out, t)
-		}
+		out = append(out, t)
 	}
 	return out
+}
+
+// tagged is the version in the tags of images; unknown if they differ.
+func (r *Rules) tagged(images []group.ServiceImage) (v version.Version) {
+	for n, i := range images {
+		tag, _ := r.isImage(i.Image)
+		if n > 0 && tag.String() != v.String() {
+			return version.Version{}
+		}
+		v = tag
+	}
+	return v
 }
 
 // Field is the path of the field that names the version in a spec.
