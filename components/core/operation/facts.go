@@ -89,7 +89,7 @@ type Belonging struct {
 
 // Leadership is the member's leadership and the possible successors.
 type Leadership struct {
-	// Leads: the member leads, by its own report or by that of its followers.
+	// Leads: the member leads, by its own report or by that of its followers, and its workload can hand leadership over.
 	Leads bool
 	// HandOver is the hand-over for a member that leads again, while drained or between two parts of a change. nil: the
 	// member follows, or it has no successor.

@@ -63,7 +63,7 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 		f.Refused = w.obs.Refused[op.To] // the platform is asked about it until it accepts it
 	}
 	if op.Kind == operation.Drain || op.Kind == operation.Update && len(op.Call.Applied) > 0 {
-		f.Leads = m.leads() || m.named
+		f.Leads = (m.leads() || m.named) && !group.StopsLeader(w.spec) // else it leads until it is stopped, as it should
 		// A leader that has to hand over again does so as in a drain: the rollout's one transfer was made already.
 		f.HandOver = w.transfer(candidate{m: m, kind: operation.Drain, to: op.To, condition: well})
 	}
