@@ -141,3 +141,16 @@ func TestAnAdapterNeedsTheCommandsOfItsSettings(t *testing.T) {
 		}
 	}
 }
+
+// TestAStoppedLeaderNeedsVoters: without voters no rule keeps the majority that elects the next leader.
+func TestAStoppedLeaderNeedsVoters(t *testing.T) {
+	for _, c := range []struct {
+		voters, handOver string
+		want             bool
+	}{{"false", HandOverEnd, true}, {"", HandOverEnd, true}, {"true", HandOverEnd, false}, {"false", HandOver, false}} {
+		s := Spec{Replicas: 3, Workload: Workload{Kind: WorkloadCustom, Settings: map[string]string{"http": "127.0.0.1:9900", "voters": c.voters, "hand_over": c.handOver}}}
+		if got := strings.Join(Warnings(s), "\n"); strings.HasPrefix(got, `no_majority: workload.settings["hand_over"]`) != c.want {
+			t.Errorf("voters %q, hand_over %q: %q", c.voters, c.handOver, got)
+		}
+	}
+}

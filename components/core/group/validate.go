@@ -71,6 +71,9 @@ func Warnings(s Spec) []string {
 	if HasVoters(s) && s.Replicas > 2 && s.Replicas%2 == 0 {
 		out = append(out, fmt.Sprintf("even_voters: %d voters tolerate no more failures than %d (R19)", s.Replicas, s.Replicas-1))
 	}
+	if StopsLeader(s) && !HasVoters(s) {
+		out = append(out, `no_majority: workload.settings["hand_over"] is "stop" and voters is "false": no rule keeps a majority that could elect after a leader's stop; set voters = "true", or let the adapter's may_disrupt protect the election; a workload without a leader needs neither`)
+	}
 	if h := s.AutoHealing; h != nil && h.Replace == ReplaceAuto && s.Replicas == 1 && HasDriver(s) {
 		out = append(out, fmt.Sprintf("no_data_source: auto_healing_policies.replace is %q, and a group of one has no other member with its data for a new CVM: it is not replaced automatically (R46)", ReplaceAuto))
 	}
