@@ -30,7 +30,9 @@ func (p *pass) removeGroup(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	ops = append(ops, over...)
-	if err := p.removeGates(ctx); err != nil {
+	// They must not open a gate of a later group of the same name.
+	ofGroup, ofSlots := p.settings(func(string) bool { return true })
+	if err := p.removeSettings(ctx, append(ofGroup, ofSlots...)); err != nil {
 		return false, err
 	}
 	if err := p.commit(ctx, ops...); err != nil {
@@ -39,23 +41,6 @@ func (p *pass) removeGroup(ctx context.Context) (done bool, err error) {
 	asked := p.view.Deletes[p.name].Value
 	p.log.Info("group deleted", "keep_cvms", asked.KeepCVMs, "by", asked.By, "reason", asked.Reason)
 	return true, nil
-}
-
-// removeGates removes all settings of gates of the group, which may be more than one transaction
-// holds. They must not open a gate of a later group of the same name.
-func (p *pass) removeGates(ctx context.Context) error {
-	var ops []store.Op
-	for scope, setting := range p.view.Overrides[store.OverrideGate] {
-		if name, ok := store.OverrideGate.Group(scope); ok && name == p.name {
-			ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.OverrideKey(store.OverrideGate, scope), Index: setting.Index})
-		}
-	}
-	for batch := range store.Batches(p.lease.Fence(), ops) {
-		if err := p.commit(ctx, batch...); err != nil {
-			return fmt.Errorf("remove the settings of gates: %w", err)
-		}
-	}
-	return nil
 }
 
 // endRollout ends the group's running rollout, so that a new group of the same name does not

@@ -62,3 +62,40 @@ func TestR150_ASettingWrittenToKVOpensTheGateForOneStep(t *testing.T) {
 		w.until("the rollout", 30*time.Minute, w.complete("two"))
 	})
 }
+
+// TestR150_ASettingLeavesWithItsGate: a later gate of the same name begins without a setting. Gates that stay keep
+// theirs, and a setting may be written to Consul KV ahead of its gate.
+func TestR150_ASettingLeavesWithItsGate(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		step := []string{group.GateOnStep}
+		s := spec("one")
+		s.Gates = []group.Gate{{Name: "goes", On: step}, {Name: "turns", On: step}, {Name: "stays", On: step}, {Name: "each", On: step, Per: group.GatePerSlot}}
+		w.apply(s)
+		w.until("creation", 2*time.Minute, w.complete("one"))
+		set := func(scope string) {
+			w.putJSON(store.OverrideKey(store.OverrideGate, "pg/"+scope), store.Override{State: group.GateOpen, Ticket: strings.Repeat("0", 16)})
+		}
+		for _, scope := range []string{"goes", "turns", "stays", "each/pg-0", "each/pg-1", "later"} {
+			set(scope)
+		}
+		next := s
+		next.Gates = []group.Gate{{Name: "turns", On: step, Per: group.GatePerSlot}, {Name: "stays", On: []string{group.GateOnCreate}}, {Name: "later", On: step}}
+		w.apply(next)
+		left := func() string {
+			entries, _, err := w.store.List(t.Context(), store.OverrideGate.Prefix())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var keys []string
+			for _, one := range entries {
+				keys = append(keys, strings.TrimPrefix(one.Key, store.OverrideGate.Prefix()+"pg/"))
+			}
+			return strings.Join(keys, " ")
+		}
+		w.until("the settings", time.Minute, func() bool { return left() == "later stays" })
+		tick(t.Context(), time.Hour)
+		if got := left(); got != "later stays" {
+			t.Errorf("settings of %q are left", got)
+		}
+	})
+}

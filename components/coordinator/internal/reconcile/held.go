@@ -94,7 +94,12 @@ func (p *pass) accept(ctx context.Context) (changed bool, err error) {
 	}
 	put = store.Noted(put, p.note("accept", request, fmt.Sprintf("revision %.12s, spec by %s", spec.Value.Revision(), by)))
 	unchanged := store.Op{Kind: store.OpCheckIndex, Key: store.GroupSpecKey(p.name), Index: spec.Index}
-	if err := p.commitAccepted(ctx, by == store.WrittenToKV, append(p.takenBack(spec.Value), put), unchanged); err != nil {
+	ops, ofSlots := p.leftGates(spec.Value)
+	if err := p.removeSettings(ctx, ofSlots, unchanged); err != nil {
+		return false, fmt.Errorf("accept the spec: %w", err)
+	}
+	ops = append(append(ops, p.takenBack(spec.Value)...), put)
+	if err := p.commitAccepted(ctx, by == store.WrittenToKV, ops, unchanged); err != nil {
 		return false, fmt.Errorf("accept the spec: %w", err)
 	}
 	p.log.Info("spec accepted", "revision", spec.Value.Revision(), "spec_index", spec.Index, "by", by, "request", request)
