@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
@@ -44,8 +45,8 @@ func (w *world) gatesOf(c candidate) (gates []group.Gate) {
 }
 
 // ticketOf returns the ticket of c, if a gate per Slot holds such work. The ticket stays the same until the step is
-// recorded, and no later step has the same ticket: each step is the rollout's last one of the Slot, the last repair, or answers its
-// own request.
+// recorded, and no later step has the same ticket: each step is the rollout's last one of the Slot, the next repair of one
+// outage, or answers its own request. A broken member may boot again and again, so its Boot does not count.
 func (w *world) ticketOf(c candidate) string {
 	if !slices.ContainsFunc(w.gatesOf(c), group.Gate.PerSlot) {
 		return ""
@@ -61,6 +62,7 @@ func (w *world) ticketOf(c candidate) string {
 			request = m.request.ID
 		}
 	case operation.ActorHealing:
+		boot = m.record.UnavailableSince.UTC().Format(time.RFC3339Nano)
 		if n := len(m.healed); n > 0 {
 			heals = m.healed[n-1].ID
 		}

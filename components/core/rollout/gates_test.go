@@ -174,3 +174,40 @@ func TestR150_ATicketIsOfOneStep(t *testing.T) {
 		}
 	}
 }
+
+// TestR150_ATicketOfARepairOutlastsTheBoots of a member that is broken, and names one repair of one outage.
+func TestR150_ATicketOfARepairOutlastsTheBoots(t *testing.T) {
+	ticket := func(edit func(f *fixture)) string {
+		f := newFixture(3, "none").gate(group.Gate{Name: "g", On: []string{group.GateOnHeal}, Per: group.GatePerSlot})
+		f.downFor(1, time.Hour)
+		edit(f)
+		for _, a := range f.plan().Actions {
+			if a.Slot == "db-1" && a.Actor == operation.ActorHealing {
+				return a.Ticket
+			}
+		}
+		return ""
+	}
+	boots := func(f *fixture) { f.obs.Slots[1].Admission.BootID = "b2" }
+	first := ticket(func(*fixture) {})
+	if len(first) != 16 || ticket(boots) != first {
+		t.Errorf("ticket %q, and %q after a boot", first, ticket(boots))
+	}
+	repaired := func(f *fixture) {
+		f.op(1, operation.Failed, func(op *operation.Operation) {
+			op.Kind, op.Actor, op.Rollout = operation.Restart, operation.ActorHealing, ""
+			op.Times.Created = f.now.Add(-30 * time.Minute)
+		})
+	}
+	seen := map[string]string{first: "first"}
+	for name, edit := range map[string]func(f *fixture){
+		"after a repair": repaired,
+		"another outage": func(f *fixture) { f.rec.Slots[1].UnavailableSince = f.now.Add(-50 * time.Minute) },
+	} {
+		got := ticket(edit)
+		if other, known := seen[got]; known || got == "" {
+			t.Errorf("%s: ticket %q is that of %s", name, got, other)
+		}
+		seen[got] = name
+	}
+}
