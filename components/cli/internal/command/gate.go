@@ -195,7 +195,16 @@ The requests are not encrypted. So only loopback addresses are allowed, unless
 			return (&gateserver.Server{
 				Token: func() (string, error) { return gateserver.ReadToken(tokenFile) },
 				With: func(fn func(gateserver.Gates) error) error {
-					return a.withClient(func(cl *client.Client) error { return fn(cl) })
+					known, _, err := a.readContext()
+					if err != nil {
+						return err
+					}
+					cl, err := client.Dial(known, a.Dial)
+					if err != nil {
+						return err
+					}
+					defer cl.Close()
+					return fn(cl)
 				},
 				Log: log,
 			}).Serve(cmd.Context(), l)

@@ -158,3 +158,33 @@ func TestGatesAreServedOverHTTP(t *testing.T) {
 		t.Errorf("settings %v", settings)
 	}
 }
+
+// TestGatesAreServedInParallel: the race detector sees what two requests write.
+func TestGatesAreServedInParallel(t *testing.T) {
+	b := newBench(t)
+	gated(b)
+	at := serveGates(t, strings.Repeat("t", 32))
+	codes := make(chan int, 4)
+	for range cap(codes) {
+		go func() {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at+"/worker", nil)
+			if err != nil {
+				codes <- 0
+				return
+			}
+			r.Header.Set("Authorization", "Bearer "+strings.Repeat("t", 32))
+			reply, err := http.DefaultClient.Do(r)
+			if err != nil {
+				codes <- 0
+				return
+			}
+			_ = reply.Body.Close()
+			codes <- reply.StatusCode
+		}()
+	}
+	for range cap(codes) {
+		if code := <-codes; code != http.StatusOK {
+			t.Errorf("a request: %d", code)
+		}
+	}
+}

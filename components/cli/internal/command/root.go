@@ -105,14 +105,21 @@ func (a *App) now() time.Time {
 	return time.Now()
 }
 
-// load reads the cluster context that the flags name.
+// load reads the cluster context that the flags name, and notes the root for the output of the
+// command. A part that answers several requests at once reads with readContext.
 func (a *App) load() (client.Context, string, error) {
+	c, path, err := a.readContext()
+	a.simulated = err == nil && c.Simulated()
+	return c, path, err
+}
+
+// readContext is load without the note. It may run in parallel.
+func (a *App) readContext() (client.Context, string, error) {
 	path, err := client.Path(a.context)
 	if err != nil {
 		return client.Context{}, "", err
 	}
 	c, err := client.LoadContext(path)
-	a.simulated = err == nil && c.Simulated()
 	return c, path, err
 }
 
