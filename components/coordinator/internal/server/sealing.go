@@ -99,27 +99,11 @@ func (s *Server) SetSecret(ctx context.Context, req *apiv1.SetSecretRequest) (*a
 	return &apiv1.SetSecretResponse{}, nil
 }
 
-// sealable returns the spec in force of a group that declares an operator's secret of this name. A stored
-// spec that declares it comes into force with the leader's next pass: the caller waits for that, for
-// some seconds.
+// sealable returns the spec in force of a group that declares an operator's secret of this name.
 func (c *caller) sealable(ctx context.Context, groupName, name string) (group.Spec, error) {
-	spec, _, _ := c.view.InForce(groupName)
-	one, declared := spec.Secret(name)
-	for range 50 {
-		stored := c.view.Specs[groupName]
-		if _, coming := stored.Value.Secret(name); declared || stored.Err != nil || !coming {
-			break
-		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-			return spec, status.FromContextError(ctx.Err()).Err()
-		}
-		if err := c.load(ctx); err != nil {
-			return spec, err
-		}
-		spec, _, _ = c.view.InForce(groupName)
-		one, declared = spec.Secret(name)
+	spec, one, declared, err := c.declaredSecret(ctx, groupName, name)
+	if err != nil {
+		return spec, err
 	}
 	switch {
 	case !declared:

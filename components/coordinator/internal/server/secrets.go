@@ -14,6 +14,7 @@ import (
 	"cadre.dev/coordinator/internal/reports"
 	"cadre.dev/coordinator/internal/secrets"
 	"cadre.dev/coordinator/internal/view"
+	"cadre.dev/core/group"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 	"cadre.dev/store"
 )
@@ -159,8 +160,10 @@ func (s *Server) rotating(ctx context.Context, req *apiv1.RotateSecretRequest) (
 	if err != nil {
 		return nil, err
 	}
-	spec, _, _ := c.view.InForce(req.GetGroup())
-	switch one, declared := spec.Secret(req.GetName()); {
+	_, one, declared, err := c.declaredSecret(ctx, req.GetGroup(), req.GetName())
+	switch {
+	case err != nil:
+		return nil, err
 	case one.Sealed():
 		return nil, status.Errorf(codes.FailedPrecondition, "coordinators make no value of %s/%s, which has source = \"operator\": give another value with `cadre secret set %s/%s --from-file FILE`",
 			req.GetGroup(), req.GetName(), req.GetGroup(), req.GetName())
@@ -168,4 +171,33 @@ func (s *Server) rotating(ctx context.Context, req *apiv1.RotateSecretRequest) (
 		return nil, status.Errorf(codes.NotFound, "group %s has no secret %q: declare it with secret %q { } in its file", req.GetGroup(), req.GetName(), req.GetName())
 	}
 	return c, nil
+}
+
+// declaredSecret returns the spec in force of a group, and its secret of this name. A stored spec that
+// declares the secret comes into force with the leader's next pass: the caller waits for that, for
+// some seconds.
+func (c *caller) declaredSecret(ctx context.Context, groupName, name string) (spec group.Spec, one group.Secret, declared bool, err error) {
+	for range 50 {
+		spec, _, _ = c.view.InForce(groupName)
+		one, declared = spec.Secret(name)
+		if declared || !c.declares(groupName, name) {
+			break
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return spec, one, false, status.FromContextError(ctx.Err()).Err()
+		}
+		if err := c.load(ctx); err != nil {
+			return spec, one, false, err
+		}
+	}
+	return spec, one, declared, nil
+}
+
+// declares: the stored spec of a group can be read and declares the secret.
+func (c *caller) declares(groupName, name string) bool {
+	stored := c.view.Specs[groupName]
+	_, declared := stored.Value.Secret(name)
+	return stored.Err == nil && declared
 }

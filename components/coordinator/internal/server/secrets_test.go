@@ -1,8 +1,10 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"cadre.dev/core/group"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 	"cadre.dev/store"
 )
@@ -93,5 +96,53 @@ func TestTOK11_SnapshotsAreDenied(t *testing.T) {
 		if _, _, err := a.consul.Snapshot().Save(&consul.QueryOptions{Token: token, RequireConsistent: true}); err == nil || !strings.Contains(err.Error(), "403") {
 			t.Errorf("%s takes a snapshot: %v", who, err)
 		}
+	}
+}
+
+// acceptsLate is the store of a leader that accepts a spec when a caller looks for it again.
+type acceptsLate struct {
+	store.Store
+	accept func()
+}
+
+func (a acceptsLate) Together(ctx context.Context, what ...string) ([]store.Entry, error) {
+	if slices.Contains(what, store.GroupsPrefix+store.Below) {
+		a.accept()
+	}
+	return a.Store.Together(ctx, what...)
+}
+
+// TestASecretIsRotatedRightAfterItsDeclaration: the call waits for the leader, as that for the value
+// of an operator's secret does.
+func TestASecretIsRotatedRightAfterItsDeclaration(t *testing.T) {
+	a := newAPI(t)
+	ctx := as(t.Context(), operatorToken)
+	declares := spec(t)
+	declares.Secrets = append(declares.Secrets, group.Secret{Name: "session-key"})
+	next, err := json.Marshal(declares)
+	if err != nil {
+		t.Fatal(err)
+	}
+	accept := func(raw []byte) uint64 {
+		out, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "pg", SpecJson: raw})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.GetIndex()
+	}
+	put(a, t, store.GroupAcceptedKey("pg"), store.AcceptedSpec{Group: "pg", SpecIndex: accept(specJSON(t)), Spec: specJSON(t), By: "ann", Term: 1, At: a.now()})
+	index, before := accept(next), a.cfg.Store
+	a.cfg.Store = acceptsLate{Store: before, accept: func() {
+		accepted, _, err := store.Read[store.AcceptedSpec](t.Context(), before, store.GroupAcceptedKey("pg"))
+		if err != nil || accepted.SpecIndex == index {
+			return
+		}
+		put(a, t, store.GroupAcceptedKey("pg"), store.AcceptedSpec{Group: "pg", SpecIndex: index, Spec: next, By: "ann", Term: 1, At: a.now()})
+	}}
+	if _, err := a.RotateSecret(ctx, &apiv1.RotateSecretRequest{Group: "pg", Name: "session-key"}); err != nil {
+		t.Error(err)
+	}
+	if _, err := a.RotateSecret(ctx, &apiv1.RotateSecretRequest{Group: "pg", Name: "none"}); status.Code(err) != codes.NotFound {
+		t.Errorf("a secret that no spec declares: %v", err)
 	}
 }
