@@ -126,6 +126,9 @@ type UpdatePolicy struct {
 	// Partition keeps ordinals below it at their assigned Revision (R94).
 	Partition int       `json:"partition,omitempty"`
 	OnFailure OnFailure `json:"on_failure,omitempty"`
+	// MaxFailed is how many Slots may fail their step while the rollout goes on with the others (R100). Refused for
+	// voters. Default 0: the first failure fails the rollout.
+	MaxFailed int `json:"max_failed,omitempty"`
 	// HealthyDeadline runs from the accepted platform call to available (R87). Default 10m.
 	HealthyDeadline Duration `json:"healthy_deadline,omitempty"`
 	// ProgressDeadline restarts with each Slot that arrives (R88). Default 3 x HealthyDeadline.

@@ -80,6 +80,7 @@ func (v *validator) budget(s Spec) {
 		v.add(percent, "R15", zero)
 	}
 	v.surge(s)
+	v.failures(s)
 }
 
 // surge bounds the extra Slots of a rollout (R14, R15a).
@@ -102,6 +103,20 @@ func (v *validator) surge(s Spec) {
 		v.add(path, "R15a", "makes %d extra slots: with replicas (%d) the group would have more than %d slots during a rollout; at most %d", n, s.Replicas, most, most-s.Replicas)
 	case n == 1 && s.Replicas == 1 && HasVoters(s):
 		v.add(path, "R15a", "makes 1 extra slot: with one voter that makes two, of which none can be spared; use max_surge_fixed = 2")
+	}
+}
+
+// failures bounds the Slots that may fail their step (R100). A failed Slot keeps its part of the budget, so that a number
+// as large as the budget would stop the rollout without failing it.
+func (v *validator) failures(s Spec) {
+	const path = "update_policy.max_failed"
+	switch n, budget := s.UpdatePolicy.MaxFailed, MaxUnavailable(s)+MaxSurge(s); {
+	case n < 0:
+		v.add(path, "R100", "is %d: must be at least 0", n)
+	case n > 0 && HasVoters(s):
+		v.add(path, "R100", "is %d: workload %q has voters, and a rollout of voters stops at its first failure; use 0", n, s.Workload.Kind)
+	case n > 0 && n >= budget:
+		v.add(path, "R100", "is %d: failed slots keep their part of the budget, which is %d (max_unavailable and max_surge), so that the rollout could not go on; use %d at most, or raise the budget", n, budget, max(budget-1, 0))
 	}
 }
 

@@ -190,6 +190,24 @@ func TestR15a_ZeroIsInTheRange(t *testing.T) {
 	}
 }
 
+func TestR100_ToleratedFailuresAreFewerThanTheBudget(t *testing.T) {
+	s := goodSpec()
+	s.Workload, s.UpdatePolicy.MaxUnavailableFixed, s.UpdatePolicy.MaxFailed = Workload{}, ptr(2), 1
+	if got := problems(t, s); got != nil {
+		t.Errorf("one of two is refused: %v", got)
+	}
+	s.UpdatePolicy.MaxFailed = 2
+	wantProblem(t, s, "update_policy.max_failed", "R100")
+	s.UpdatePolicy.MaxSurgeFixed = ptr(1) // an extra slot stands in for one of the failed ones
+	if got := problems(t, s); got != nil {
+		t.Errorf("two of three is refused: %v", got)
+	}
+	s.UpdatePolicy.MaxFailed = -1
+	wantProblem(t, s, "update_policy.max_failed", "R100")
+	s.Workload, s.UpdatePolicy.MaxFailed = Workload{Kind: WorkloadEtcd}, 1
+	wantProblem(t, s, "update_policy.max_failed", "R100")
+}
+
 func TestR15a_ExtraSlots(t *testing.T) {
 	s := goodSpec()
 	s.UpdatePolicy.MaxUnavailableFixed, s.UpdatePolicy.MaxSurgeFixed = ptr(0), ptr(1)

@@ -190,7 +190,7 @@ func (w *world) holdsOfScaleIn(c candidate, l evaluation) []Hold {
 	if first := w.firstTerminating(); first != nil && first != c.m && l.op == nil {
 		holds = append(holds, hold(HoldScaleInOrder, "waits for the removal of %s", first.slot))
 	}
-	_, blocking := w.waitedFor(c, w.tally.notAvailable)
+	_, blocking := w.waitedFor(c, w.waitable(w.tally.notAvailable))
 	if blocking == nil && len(l.taken.order) > 0 && !l.taken.order[0].terminating {
 		blocking = l.taken.order[0] // a step of this pass counts as begun, even if it is a step of a Slot that is wanted again
 	}
@@ -319,7 +319,7 @@ func (w *world) holdsOfFailedSteps(c candidate, _ evaluation) []Hold {
 	if c.kind == operation.Delete && w.voteless(c.m) {
 		return nil // the other member may wait for exactly this removal
 	}
-	_, m := w.waitedFor(c, w.tally.failedBack)
+	_, m := w.waitedFor(c, w.waitable(w.tally.failedBack))
 	if m == nil {
 		return nil
 	}

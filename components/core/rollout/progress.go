@@ -41,7 +41,7 @@ func (w *world) trackRollout() {
 	done, doing := w.arrived(), w.workLeft()
 	excluded, why := w.leftBehind()
 	switch {
-	case done && w.spec.UpdatePolicy.Partition > 0:
+	case done && w.spec.UpdatePolicy.Partition > 0 && len(w.tolerated()) == 0:
 		w.setState(operation.PartitionReached, fmt.Sprintf("every slot from ordinal %d on is at the target", w.spec.UpdatePolicy.Partition))
 	case done && why != "":
 		w.setState(operation.PartitionReached, fmt.Sprintf("every slot but %s is at the target: %s", excluded, why))
@@ -72,19 +72,22 @@ func (w *world) trackRollout() {
 	}
 }
 
-// leftBehind returns the Slots that the spec's instance blocks or an override keep from the target. The rollout is
-// complete only with them (R139). why names the reason, or is empty if no Slot is kept; for a single Slot it has all
-// details.
+// leftBehind returns the Slots that the spec's instance blocks or an override keep from the target, and the Slots
+// whose failure is tolerated. The rollout is complete only with them (R100, R139). why names the reason, or is empty
+// if no Slot is left behind; for a single Slot it has all details.
 func (w *world) leftBehind() (slots, why string) {
 	var names, by []string
 	for _, m := range w.members {
 		kept := w.keptBy(m.ordinal)
-		if kept == "" || kept == group.KeptByPartition || m.observed == w.target {
+		switch failed := w.tolerates(m); {
+		case failed && !m.extra:
+			kept, why = "max_failed", "max_failed tolerates that its step failed: "+w.evidenceOf(m).Reason
+		case failed, kept == "", kept == group.KeptByPartition, m.observed == w.target:
 			continue
-		}
-		why = kept + " keeps it back"
-		if kept == group.KeptByOverride {
+		case kept == group.KeptByOverride:
 			why = w.excludedText(m)
+		default:
+			why = kept + " keeps it back"
 		}
 		names = append(names, m.slot)
 		if !slices.Contains(by, kept) {
@@ -348,7 +351,7 @@ func (w *world) noteArrivals() {
 // arrived: every Slot in scope proved the target and is available (R6).
 func (w *world) arrived() bool {
 	for _, m := range w.members {
-		if m.extra {
+		if m.extra || w.tolerates(m) {
 			continue
 		}
 		if w.inScope(m) && (!m.available || w.outdated(m)) {
@@ -366,7 +369,7 @@ func (w *world) workLeft() bool {
 	return slices.ContainsFunc(w.members, func(m *member) bool {
 		// A Slot that gets another CVM existed before and returns, so it is no work of the rollout.
 		replaced := m.open != nil && m.open.Kind == operation.Replace
-		return !replaced && !m.extra && (w.outdated(m) || m.missing())
+		return !replaced && !m.extra && !w.tolerates(m) && (w.outdated(m) || m.missing())
 	})
 }
 
@@ -374,7 +377,7 @@ func (w *world) workLeft() bool {
 // from then on.
 func (w *world) evidence() *operation.Verdict {
 	for _, m := range w.members {
-		if v := w.evidenceOf(m); v != nil {
+		if v := w.evidenceOf(m); v != nil && !w.tolerates(m) {
 			v.Slot = m.slot
 			return v
 		}

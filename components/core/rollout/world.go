@@ -73,6 +73,8 @@ type found struct {
 	versions map[string][]upgrade.Target
 	// proven is the Revision for a new Slot until a member has proven the target.
 	proven once[string]
+	// tolerated are the Slots without which the rollout goes on (R100).
+	tolerated once[[]*member]
 }
 
 // once is a value that is computed on the first request.

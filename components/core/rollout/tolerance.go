@@ -1,0 +1,41 @@
+package rollout
+
+import (
+	"slices"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+)
+
+// tolerated returns the Slots whose step failed, while they are no more than max_failed. The rollout goes on with the
+// other Slots, and these keep their part of the budget (R100). One failure more, and none is tolerated. An undecided
+// call is no failure: it stops all other calls until it is decided. A set of voters tolerates none.
+func (w *world) tolerated() []*member {
+	limit := w.spec.UpdatePolicy.MaxFailed
+	if limit == 0 || group.HasVoters(w.spec) || w.view.voting {
+		return nil
+	}
+	return w.found.tolerated.of(func() []*member {
+		var failed []*member
+		for _, m := range w.members {
+			if v := w.evidenceOf(m); v != nil && v.Cause != operation.CauseUndecided {
+				failed = append(failed, m)
+			}
+		}
+		if len(failed) > limit {
+			return nil
+		}
+		return failed
+	})
+}
+
+// tolerates reports that the step of m failed, and that the rollout goes on without m.
+func (w *world) tolerates(m *member) bool { return slices.Contains(w.tolerated(), m) }
+
+// waitable returns the members of list that others may wait for: nothing happens any more to a tolerated failure.
+func (w *world) waitable(list []*member) []*member {
+	if len(w.tolerated()) == 0 {
+		return list
+	}
+	return slices.DeleteFunc(slices.Clone(list), w.tolerates)
+}
