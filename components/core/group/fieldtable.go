@@ -28,6 +28,7 @@ var fields = []Field{
 	{Path: "update_policy.max_unavailable_percent", Class: ActionNone, Range: "0 to 100, and 0 only together with `max_surge_fixed` or `max_surge_percent`", Line: "The same as a share of `replicas`, rounded down, at least 1 unless 0. Excludes `max_unavailable_fixed`."},
 	{Path: "update_policy.max_surge_fixed", Class: ActionNone, Default: "0", Range: "0 up to the remaining growth of the group", Line: "Extra slots during a rollout. They join and are updated first, cover as many absent slots, and are deleted with their disks at the end."},
 	{Path: "update_policy.max_surge_percent", Class: ActionNone, Range: "0 to 100", Line: "The same as a share of `replicas`, rounded up. Excludes `max_surge_fixed`."},
+	{Path: "update_policy.max_creating", Class: ActionNone, Default: "all", Range: "1 to 2000, only with `management_policy` `PARALLEL`", Line: "Slots that are created at a time. A creation ends when its slot is available. The founders of a set of voters are created together all the same."},
 	{Path: "update_policy.min_ready_seconds", Class: ActionNone, Default: "30", Range: "0 to 3600", Line: "Unbroken readiness after which a slot counts as available."},
 	{Path: "update_policy.partition", Class: ActionNone, Default: "0", Range: "0 to `replicas`", Line: "Slots with a lower ordinal keep their revision."},
 	{Path: "update_policy.on_failure", Class: ActionNone, Default: "`PAUSE`", Line: "Effect of a failure on the rollout: `PAUSE`."},

@@ -80,6 +80,7 @@ func (v *validator) budget(s Spec) {
 		v.add(percent, "R15", zero)
 	}
 	v.surge(s)
+	v.creations(s)
 	v.failures(s)
 }
 
@@ -117,6 +118,17 @@ func (v *validator) failures(s Spec) {
 		v.add(path, "R100", "is %d: workload %q has voters, and a rollout of voters stops at its first failure; use 0", n, s.Workload.Kind)
 	case n > 0 && n >= budget:
 		v.add(path, "R100", "is %d: failed slots keep their part of the budget, which is %d (max_unavailable and max_surge), so that the rollout could not go on; use %d at most, or raise the budget", n, budget, max(budget-1, 0))
+	}
+}
+
+// creations bounds the pace of creations (R107).
+func (v *validator) creations(s Spec) {
+	const path = "update_policy.max_creating"
+	switch n := s.UpdatePolicy.MaxCreating; {
+	case n < 0 || n > MaxReplicas:
+		v.add(path, "R107", "is %d: must be 1 to %d, or absent to create all slots at once", n, MaxReplicas)
+	case n > 0 && s.ManagementPolicy == OrderedReady:
+		v.add(path, "R107", "is %d, and management_policy %s creates one slot after the other: use %s, or leave this out", n, OrderedReady, Parallel)
 	}
 }
 

@@ -208,6 +208,18 @@ func TestR100_ToleratedFailuresAreFewerThanTheBudget(t *testing.T) {
 	wantProblem(t, s, "update_policy.max_failed", "R100")
 }
 
+func TestR107_ThePaceOfCreationsIsOfParallelOnes(t *testing.T) {
+	s := goodSpec()
+	s.ManagementPolicy, s.UpdatePolicy.MaxCreating = Parallel, 2
+	if got := problems(t, s); got != nil {
+		t.Errorf("two at a time are refused: %v", got)
+	}
+	s.UpdatePolicy.MaxCreating = -1
+	wantProblem(t, s, "update_policy.max_creating", "R107")
+	s.ManagementPolicy, s.UpdatePolicy.MaxCreating = "", 2
+	wantProblem(t, s, "update_policy.max_creating", "R107")
+}
+
 func TestR15a_ExtraSlots(t *testing.T) {
 	s := goodSpec()
 	s.UpdatePolicy.MaxUnavailableFixed, s.UpdatePolicy.MaxSurgeFixed = ptr(0), ptr(1)

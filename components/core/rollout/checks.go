@@ -72,7 +72,7 @@ var predicates = []predicate{
 	{names: []string{HoldPrecondition}, only: []operation.Kind{operation.Update}, check: (*world).holdsOfPrecondition,
 		once: "a refusal calls the Operation off"},
 
-	{names: []string{HoldPredecessor, HoldAppID}, only: []operation.Kind{operation.Create}, check: (*world).holdsOfCreate,
+	{names: []string{HoldPredecessor, HoldMaxCreating, HoldAppID}, only: []operation.Kind{operation.Create}, check: (*world).holdsOfCreate,
 		once: "a creation takes nothing away"},
 	{names: []string{HoldSurgeWaits}, only: []operation.Kind{operation.Create}, check: (*world).holdsOfSurge,
 		once: "a creation takes nothing away"},

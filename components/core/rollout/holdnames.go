@@ -79,6 +79,8 @@ const (
 	HoldIrreversible = "irreversible_step"
 	// HoldPredecessor: ORDERED_READY waits for the previous Slot.
 	HoldPredecessor = "predecessor"
+	// HoldMaxCreating: the maximum number of Slots is being created (R107).
+	HoldMaxCreating = "max_creating"
 	// HoldAppID: the first create yields the app id that the other CVMs join.
 	HoldAppID = "app_id"
 	// HoldInstanceMissing: the bound CVM is gone, and the disk with it.

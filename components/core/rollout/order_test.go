@@ -252,6 +252,36 @@ func TestParallelCreatesAllButTheFirstAllotsTheApp(t *testing.T) {
 	wantHeld(t, p, "db-1", HoldAppID)
 }
 
+func TestR107_CreationsGoAFewAtATime(t *testing.T) {
+	f := newFixture(5, "none").missing(1).missing(2).missing(3).missing(4)
+	f.spec.ManagementPolicy, f.spec.UpdatePolicy.MaxCreating = group.Parallel, 2
+	p := f.plan()
+	wantExecutes(t, p, "CREATE db-1", "CREATE db-2")
+	wantHeld(t, p, "db-3", HoldMaxCreating)
+	f.rolling().op(1, operation.Booting, func(op *operation.Operation) { op.Kind = operation.Create })
+	p = f.plan()
+	wantExecutes(t, p, "CREATE db-2")
+	wantHeld(t, p, "db-3", HoldMaxCreating)
+	f.spec.UpdatePolicy.MaxCreating, f.spec.AppID = 3, ""
+	for i := range f.rec.Slots {
+		f.rec.Slots[i].AppID = ""
+	}
+	for i := range f.obs.Slots {
+		if f.obs.Slots[i].Instance != nil {
+			f.obs.Slots[i].Instance.AppID = ""
+		}
+	}
+	wantHeld(t, f.plan(), "db-2", HoldAppID) // the first one still comes alone
+}
+
+// The founders of a set become available together only.
+func TestR107_FoundersAreCreatedTogether(t *testing.T) {
+	f := newFixture(3, "etcd").missing(0).missing(1).missing(2)
+	f.rec.Status, f.rec.Rollout = group.Status{}, nil
+	f.spec.ManagementPolicy, f.spec.UpdatePolicy.MaxCreating = group.Parallel, 1
+	wantExecutes(t, f.plan(), "CREATE db-0", "CREATE db-1", "CREATE db-2")
+}
+
 func TestANewSlotGetsTheProvenRevision(t *testing.T) {
 	f := newFixture(3, "none").missing(2).want("B")
 	if a := actionOf(t, f.plan(), "db-2"); a.Kind != operation.Create || a.To != revisionOf(f.spec, "A") {

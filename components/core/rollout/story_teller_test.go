@@ -176,6 +176,9 @@ func (s *story) option(text string) error {
 		}
 		p.MaxSurgeFixed = &number
 		return notNumber
+	case "max_creating":
+		p.MaxCreating = number
+		return notNumber
 	case "max_failed":
 		p.MaxFailed = number
 		return notNumber

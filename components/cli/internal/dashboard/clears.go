@@ -37,6 +37,7 @@ var clears = map[string]string{
 	"domain_in_progress":      "Wait; `cadre instance update SLOT` skips the order. Without `order` the rollout takes members of several domains.",
 	"precondition":            "Change the spec, or correct the platform, as the message says.",
 	"predecessor":             "Wait; `management_policy = \"PARALLEL\"` skips this rule.",
+	"max_creating":            "Wait; a larger `update_policy.max_creating` creates more slots at a time.",
 	"app_id":                  "Wait; remove a lost node from the platform's nodes.",
 	"surge_waits":             "See the hold of the step in the message.",
 	"placement":               "Add a node, change the rule in the message, or remove `placement.require`.",

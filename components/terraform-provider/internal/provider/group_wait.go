@@ -91,6 +91,8 @@ func heldBy(w written, predicate string) string {
 		return "secret"
 	case rollout.HoldPredecessor:
 		return "management_policy"
+	case rollout.HoldMaxCreating:
+		return "update_policy.max_creating"
 	case rollout.HoldGroupStopped:
 		return "stopped"
 	case rollout.HoldPreservedState:
