@@ -6,7 +6,8 @@ var fields = []Field{
 	{Path: "name", Class: ActionReplace, Range: "lower-case letters, digits and `-`, from a letter, at most 40", Line: "Name of the group. Another name is another group."},
 	{Path: "platform", Class: ActionReplace, Default: "`phala`", Line: "Platform driver, which is the cluster's; `cadre group apply` takes it from the context where a file names none."},
 	{Path: "app_id", Class: ActionReplace, Default: "allotted by the first create", Range: "40 lower-case hex digits", Line: "The platform's application."},
-	{Path: "replicas", Class: ActionNone, Range: "1 to 2000, with a workload driver 1 to 100", Line: "Number of slots: the first ordinals from 0, except the slots in `without`."},
+	{Path: "replicas", Class: ActionNone, Range: "1 to 2000, with a workload driver 1 to 100", Line: "Number of slots: the first ordinals from `first_ordinal` on, except the slots in `without`."},
+	{Path: "first_ordinal", Class: ActionNone, Default: "0", Range: "0 to 1999; `replicas`, extra slots and the slots in `without` end below 2000", Line: "Ordinal of the first slot. After a change, slots below are removed as in a scale-in, and as many are created."},
 	{Path: "without", Class: ActionNone, Line: "Slots that the group lacks, such as `postgres-1`. An existing slot is removed, and its ordinal stays unused."},
 
 	{Path: "stopped", Class: ActionNone, Default: "`false`", Line: "`true` drains and stops every slot, the leader last, and keeps disks and addresses. `false` starts them again."},
@@ -30,7 +31,7 @@ var fields = []Field{
 	{Path: "update_policy.max_surge_percent", Class: ActionNone, Range: "0 to 100", Line: "The same as a share of `replicas`, rounded up. Excludes `max_surge_fixed`."},
 	{Path: "update_policy.max_creating", Class: ActionNone, Default: "all", Range: "1 to 2000, only with `management_policy` `PARALLEL`", Line: "Slots that are created at a time. A creation ends when its slot is available. The founders of a set of voters are created together all the same."},
 	{Path: "update_policy.min_ready_seconds", Class: ActionNone, Default: "30", Range: "0 to 3600", Line: "Unbroken readiness after which a slot counts as available."},
-	{Path: "update_policy.partition", Class: ActionNone, Default: "0", Range: "0 to `replicas`", Line: "Slots with a lower ordinal keep their revision."},
+	{Path: "update_policy.partition", Class: ActionNone, Default: "0", Range: "0, or above `first_ordinal` up to one more than the last ordinal", Line: "Slots with a lower ordinal keep their revision."},
 	{Path: "update_policy.on_failure", Class: ActionNone, Default: "`PAUSE`", Line: "Effect of a failure on the rollout: `PAUSE`."},
 	{Path: "update_policy.max_failed", Class: ActionNone, Default: "0", Range: "below the number of slots that may be unavailable, extra slots included", Line: "Slots whose step may fail while the rollout goes on with the others. A failed slot keeps its part of the budget, and the rollout ends without it as `PARTITION_REACHED`. Refused for workloads with voters."},
 	{Path: "update_policy.healthy_deadline", Class: ActionNone, Default: "`10m`", Range: "`1s` to `168h`, longer than `min_ready_seconds`", Line: "Time from the platform's answer until the slot is available."},
@@ -154,7 +155,7 @@ var fields = []Field{
 	{Path: "meta", Class: ActionRefresh, Range: "64 KiB in all", Line: "Values for the workload as `CADRE_META_<KEY>`, outside of the revision."},
 
 	{Path: "instance", Line: "Settings of one slot, outside of the revision. All except `env` and `pinned_revision` take effect at once."},
-	{Path: "instance.ordinal", Class: ActionNone, Line: "Ordinal of the slot, from 0."},
+	{Path: "instance.ordinal", Class: ActionNone, Line: "Ordinal of the slot."},
 	{Path: "instance.metadata", Class: ActionRefresh, Line: "Values for the workload of this slot, which override the group's `meta`."},
 	{Path: "instance.env", Class: ActionRestart, Line: "Unmeasured values of this slot for names in `template.env`. A change is a step of the slot alone, at its revision."},
 	{Path: "instance.exclude_from_rollout", Class: ActionNone, Default: "`false`", Line: "The slot keeps its revision, counts in every budget and quorum, and keeps the rollout incomplete."},

@@ -38,6 +38,58 @@ func TestOrdinalsMayHaveGaps(t *testing.T) {
 	}
 }
 
+func TestR110_OrdinalsBeginAtTheFirst(t *testing.T) {
+	for name, c := range map[string]struct {
+		first, replicas int
+		without         []string
+		want            []int
+	}{
+		"from five":           {5, 3, nil, []int{5, 6, 7}},
+		"with a gap":          {5, 3, []string{"postgres-6"}, []int{5, 7, 8}},
+		"a gap below":         {5, 2, []string{"postgres-1", "postgres-4"}, []int{5, 6}},
+		"the first left out":  {5, 2, []string{"postgres-5"}, []int{6, 7}},
+		"one, at the far end": {MaxReplicas - 1, 1, nil, []int{MaxReplicas - 1}},
+		"below zero":          {-3, 2, nil, []int{0, 1}}, // refused, and not made use of
+	} {
+		s := goodSpec()
+		s.FirstOrdinal, s.Replicas, s.Without = c.first, c.replicas, c.without
+		if got := s.Ordinals(); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+		for _, n := range []int{-1, 0, 1, 4, 5, 6, 7, 8, 9, MaxReplicas - 1, MaxReplicas} {
+			if got := s.HasOrdinal(n); got != slices.Contains(c.want, n) {
+				t.Errorf("%s: has ordinal %d: %t", name, n, got)
+			}
+		}
+	}
+}
+
+func TestR110_TheFirstOrdinalLeavesRoom(t *testing.T) {
+	s := goodSpec()
+	s.Workload, s.FirstOrdinal, s.Replicas = Workload{}, 1995, 3
+	s.UpdatePolicy.MaxSurgeFixed, s.Without = ptr(1), []string{"postgres-1996"}
+	s.UpdatePolicy.Partition = 1999
+	if got := problems(t, s); got != nil {
+		t.Errorf("ordinals that just fit: %v", got)
+	}
+	s.UpdatePolicy.Partition = 1995
+	wantProblem(t, s, "update_policy.partition", "R94")
+	s.UpdatePolicy.Partition, s.UpdatePolicy.MaxSurgeFixed = 0, ptr(2)
+	wantProblem(t, s, "first_ordinal", "R110")
+	for _, n := range []int{-1, MaxReplicas} {
+		s.FirstOrdinal = n
+		wantProblem(t, s, "first_ordinal", "R110")
+	}
+}
+
+func TestR110_TheFirstOrdinalIsNoPartOfTheRevision(t *testing.T) {
+	s := goodSpec()
+	before := s.Revision()
+	if s.FirstOrdinal = 5; s.Revision() != before {
+		t.Error("another first ordinal is another revision")
+	}
+}
+
 func TestWithoutIsValidated(t *testing.T) {
 	for _, c := range []struct {
 		want    string

@@ -13,8 +13,11 @@ type Spec struct {
 	// AppID is the platform's application, 40 lower-case hex characters. Empty:
 	// the first create allots it and the Slots' records keep it.
 	AppID string `json:"app_id,omitempty"`
-	// Replicas is the number of Slots: of the first ordinals that Without does not name.
+	// Replicas is the number of Slots: of the first ordinals, from FirstOrdinal on, that Without does not name.
 	Replicas int `json:"replicas"`
+	// FirstOrdinal is the ordinal of the group's first Slot; default 0. A change is a change of size: Slots below it are
+	// removed like those beyond the last, and as many are made (R110).
+	FirstOrdinal int `json:"first_ordinal,omitempty"`
 	// Without names Slots that the group does not have. The leader removes an existing Slot of that
 	// name, and leaves the ordinal unused while the entry exists.
 	Without []string `json:"without,omitempty"`

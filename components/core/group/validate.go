@@ -80,7 +80,7 @@ func Warnings(s Spec) []string {
 	ordinals := s.Ordinals() // once: both lists may be long
 	for _, one := range s.Instances {
 		if _, has := slices.BinarySearch(ordinals, one.Ordinal); !has {
-			out = append(out, fmt.Sprintf("no_such_slot: %s is about no slot: replicas is %d, and the last ordinal %d", instancePath(one), s.Replicas, s.lastOrdinal()))
+			out = append(out, fmt.Sprintf("no_such_slot: %s is about no slot: replicas is %d, and the ordinals go from %d to %d", instancePath(one), s.Replicas, s.first(), s.lastOrdinal()))
 		}
 	}
 	if HasVoters(s) && MaxUnavailable(s) > max(VoterCap(s, s.Replicas), 1) {

@@ -34,9 +34,7 @@ func (v *validator) updatePolicy(s Spec) {
 	if p.Order != "" && p.Order != OrderByDomain {
 		v.add("update_policy.order", "R31", "%q is unknown: use %q, or leave it out", p.Order, OrderByDomain)
 	}
-	if limit := s.lastOrdinal() + 1; p.Partition < 0 || p.Partition > limit {
-		v.add("update_policy.partition", "R94", "is %d: must be 0 to %d, one more than the last ordinal", p.Partition, limit)
-	}
+	v.ordinals(s)
 	v.budget(s)
 	v.deadlines(s)
 }

@@ -30,11 +30,11 @@ func (w *world) holdsOfDisk(c candidate, _ evaluation) []Hold {
 	var holds []Hold
 	if disk := w.spec.PreservedDisk(c.m.ordinal); disk != "" {
 		return append(holds, hold(HoldPreservedState,
-			"removing %s would delete its disk %q, which the spec preserves; remove preserved_state to allow it, or raise replicas to keep the slot", slot, disk))
+			"removing %s would delete its disk %q, which the spec preserves; remove preserved_state to allow it, or let the spec have the slot again", slot, disk))
 	}
 	if !c.left && !w.givenUpDisk(slot) {
 		holds = append(holds, hold(HoldDeleteDisks,
-			"removing %s deletes its disk; give it up with --delete-disks, or raise replicas to keep the slot", slot))
+			"removing %s deletes its disk; give it up with --delete-disks, or let the spec have the slot again", slot))
 	}
 	return holds
 }

@@ -179,6 +179,9 @@ func (s *story) option(text string) error {
 	case "max_creating":
 		p.MaxCreating = number
 		return notNumber
+	case "first_ordinal":
+		s.c.spec.FirstOrdinal = number
+		return notNumber
 	case "max_failed":
 		p.MaxFailed = number
 		return notNumber

@@ -43,10 +43,13 @@ func (w *world) wanted(m *member) want {
 	return want{revision: w.target, why: "the spec's target"}
 }
 
-// whyTerminating: the spec leaves the Slot out by name, or its ordinal lies beyond the last.
+// whyTerminating: the spec leaves the Slot out by name, or its ordinal lies below the first or beyond the last.
 func (w *world) whyTerminating(m *member) string {
 	if slices.Contains(w.spec.Without, m.slot) {
 		return "left out by `without`"
+	}
+	if m.ordinal < w.spec.FirstOrdinal {
+		return fmt.Sprintf("below first_ordinal %d", w.spec.FirstOrdinal)
 	}
 	return fmt.Sprintf("scaled in to %d %s", w.spec.Replicas, plural(w.spec.Replicas, "slot"))
 }
