@@ -105,6 +105,7 @@ var fields = []Field{
 	{Path: "auto_healing_policies.service", Class: ActionNone, Line: "Service of the compose file, with an `x-cadre` key, that is restarted twice in a row before the CVM. Absent: the CVM is restarted."},
 	{Path: "auto_healing_policies.initial_delay_sec", Class: ActionNone, Default: "300", Range: "0 to 3600", Line: "Seconds after a boot without a count of failures, until the member is first ready."},
 	{Path: "auto_healing_policies.replace", Class: ActionNone, Default: "`ask`", Line: "`auto` gives a slot another CVM with an empty disk when its CVM is gone or restarts failed. `ask` leaves this to an operator."},
+	{Path: "auto_healing_policies.at", Class: ActionNone, Default: "`newest`", Line: "Revision of a repair whose slot waits for its update. `newest`: the update is the repair, where it may begin. `running`: restarts at the running revision come first, `max_attempts` of them."},
 
 	{Path: "restart_policy", Line: "Failures and limits of CVM restarts. Only with `auto_healing_policies`."},
 	{Path: "restart_policy.on", Class: ActionNone, Default: "both", Line: "`unhealthy`: the CVM runs, and its workload fails or is silent. `exit`: the CVM stopped, fails to boot or is gone, also after a reboot of its host. `always`: both. `never`: failures are only shown."},

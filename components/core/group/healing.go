@@ -20,7 +20,16 @@ type AutoHealing struct {
 	// Replace: "ask" leaves the last rung, another CVM with an empty disk, to an operator;
 	// "auto" takes it. Default "ask".
 	Replace string `json:"replace,omitempty"`
+	// At is the Revision of a repair whose Slot waits for its update (R116). "newest": the update is the repair, where the
+	// update may begin. "running": restarts at the running Revision come first, max_attempts of them. Default "newest".
+	At string `json:"at,omitempty"`
 }
+
+// Values of AutoHealing.At.
+const (
+	HealAtNewest  = "newest"
+	HealAtRunning = "running"
+)
 
 // Values of AutoHealing.Replace.
 const (
@@ -182,6 +191,9 @@ func (v *validator) healing(s Spec) {
 		}
 		if h.Replace != "" && h.Replace != ReplaceAsk && h.Replace != ReplaceAuto {
 			v.add(block+".replace", "R115", "%q is unknown: use %q or %q", h.Replace, ReplaceAsk, ReplaceAuto)
+		}
+		if h.At != "" && h.At != HealAtNewest && h.At != HealAtRunning {
+			v.add(block+".at", "R116", "%q is unknown: use %q or %q", h.At, HealAtNewest, HealAtRunning)
 		}
 	} else if len(p.On) > 0 || p.MaxAttempts != nil || p.Window != 0 {
 		v.add(policy, "", "says how often healing restarts a CVM, and nothing is healed without auto_healing_policies: add `auto_healing_policies {}`, or remove it")

@@ -15,6 +15,15 @@ func healing(edit func(*Spec)) Spec {
 	return s
 }
 
+func TestR116_TheRevisionOfARepairIsOneOfTwo(t *testing.T) {
+	for _, at := range []string{"", HealAtNewest, HealAtRunning} {
+		if got := problems(t, healing(func(s *Spec) { s.AutoHealing.At = at })); len(got) > 0 {
+			t.Errorf("%q: %v", at, got)
+		}
+	}
+	wantProblem(t, healing(func(s *Spec) { s.AutoHealing.At = "stable" }), "auto_healing_policies.at", "R116")
+}
+
 func TestHealingHasDefaults(t *testing.T) {
 	s := healing(func(*Spec) {})
 	if InitialDelay(s) != 5*time.Minute || MaxAttempts(s) != 5 || HealWindow(s) != time.Hour {

@@ -149,9 +149,13 @@ func (w *world) followed(m *member) bool {
 	return n > 0
 }
 
-// healedFirst reports that m is silent and that its due update is a refresh, which only a reporting agent can
-// prove. The planner restarts m at the Revision that it runs, and refreshes it afterwards.
+// healedFirst reports that the planner restarts m at the Revision that it runs before the due update. Either the spec
+// wants that, until all attempts were made (R116). Or m is silent, and its due update is a refresh, which only a
+// reporting agent can prove.
 func (w *world) healedFirst(m *member) bool {
+	if w.healsAtRunning() && m.observed != "" && !w.spent(m, remedy{kind: operation.Restart}) {
+		return true
+	}
 	i := m.seen.Instance
 	return m.report == nil && i.Running() && i.BootError == "" && w.onlyAgentSpec(m)
 }

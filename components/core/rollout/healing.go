@@ -133,6 +133,17 @@ func (w *world) heal(m *member, c *candidate) bool {
 	return true
 }
 
+// healsSoon reports that the spec wants m repaired before its update, and that the fault has not lasted long enough.
+func (w *world) healsSoon(m *member) bool {
+	_, a, ok := w.heals(m)
+	return w.healsAtRunning() && !ok && a.at.After(w.now)
+}
+
+// healsAtRunning: the spec wants restarts at the running Revision before the update (R116).
+func (w *world) healsAtRunning() bool {
+	return w.spec.AutoHealing != nil && w.spec.AutoHealing.At == group.HealAtRunning
+}
+
 func (w *world) healBy(c *candidate, r remedy, a fault) {
 	c.kind, c.service, c.actor, c.why, c.down = r.kind, r.service, operation.ActorHealing, a.why, a.down
 	if c.to = c.m.runs(); r.kind == operation.Replace {

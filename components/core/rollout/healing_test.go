@@ -344,6 +344,67 @@ func TestR116_AMemberWithAHeldUpdateIsHealed(t *testing.T) {
 	wantExecutes(t, f.plan(), "UPDATE db-1") // the update gets one more attempt
 }
 
+// TestR116_TheSpecChoosesTheRevisionOfARepair: restarts at the running Revision come first, and the update follows when
+// all were made. An update is no repair in a group whose updates wait for an operator.
+func TestR116_TheSpecChoosesTheRevisionOfARepair(t *testing.T) {
+	attempts := func(n int) func(f *fixture) {
+		return func(f *fixture) {
+			f.rec.Slots[1].Heals = &group.Heals{Attempts: n, LastAt: f.now.Add(-time.Hour), LastKind: "RESTART", LastWhy: "it stopped"}
+		}
+	}
+	for name, c := range map[string]struct {
+		at   string
+		edit func(f *fixture)
+		want string
+	}{
+		"newest":                 {group.HealAtNewest, nil, "UPDATE db-1"},
+		"by default":             {"", nil, "UPDATE db-1"},
+		"running":                {group.HealAtRunning, nil, "RESTART db-1"},
+		"running, once more":     {group.HealAtRunning, attempts(9), "RESTART db-1"}, // twice max_attempts, since it is down
+		"running, all were made": {group.HealAtRunning, attempts(10), "UPDATE db-1"},
+		"running, asked for":     {group.HealAtRunning, func(f *fixture) { f.asksFor(RequestUpdate, "db-1", "q") }, "UPDATE db-1"},
+		"running, but not healed": {group.HealAtRunning, func(f *fixture) {
+			f.spec.RestartPolicy.On = []string{group.OnUnhealthy}
+		}, "UPDATE db-1"},
+		"running, never well at it": {group.HealAtRunning, func(f *fixture) { f.rec.Slots[1].WasAvailableAt = "" }, "UPDATE db-1"},
+	} {
+		f := heals(3, "none").want("B").rolling().stopped(1)
+		f.spec.AutoHealing.At = c.at
+		if c.edit != nil {
+			c.edit(f)
+		}
+		if got := executes(f.plan()); !slices.Equal(got, []string{c.want}) {
+			t.Errorf("%s: begins %v, want %s\n%s", name, got, c.want, describe(f.plan()))
+		}
+	}
+	f := heals(3, "none").want("B").rolling().stopped(1)
+	f.spec.AutoHealing.At, f.spec.UpdatePolicy.Type = group.HealAtRunning, group.Opportunistic
+	attempts(10)(f)
+	wantHeld(t, f.plan(), "db-1", HoldOpportunistic)
+}
+
+// TestR116_ASilentMemberWaitsForItsRestart: its fault is not due yet, and no update takes its place.
+func TestR116_ASilentMemberWaitsForItsRestart(t *testing.T) {
+	f := heals(3, "none").want("B").rolling()
+	f.silent(1, f.now.Add(-time.Minute)).spec.AutoHealing.At = group.HealAtRunning
+	a := actionOf(t, f.plan(), "db-1")
+	if a.Kind != operation.Restart || a.Execute || a.To != f.obs.Slots[1].Admission.Revision {
+		t.Errorf("%+v", a)
+	}
+}
+
+// TestR116_ARepairKeepsItsRevision: the open restart is not given the Revision of the update.
+func TestR116_ARepairKeepsItsRevision(t *testing.T) {
+	f := heals(3, "none").want("B").rolling().stopped(1).op(1, operation.Booting, func(op *operation.Operation) {
+		op.Kind, op.Actor, op.Rollout, op.To = operation.Restart, operation.ActorHealing, "", op.From
+	})
+	wantExecutes(t, f.plan(), "UPDATE db-1")
+	f.spec.AutoHealing.At = group.HealAtRunning
+	if a := actionOf(t, f.plan(), "db-1"); a.Kind != operation.Restart || a.Retarget != nil {
+		t.Errorf("%+v", a)
+	}
+}
+
 // TestR45_AllThatStoppedStartTogether: database members do not wait for their stopped leader to start first.
 func TestR45_AllThatStoppedStartTogether(t *testing.T) {
 	for _, kind := range []string{"none", "patroni", "etcd"} {

@@ -76,9 +76,10 @@ func (w *world) holdsOfFailure(c candidate, _ evaluation) []Hold {
 	return []Hold{hold(HoldRolloutFailed, "the rollout failed (%s); write a corrected spec, go back: cadre rollout undo %s, or let it go on: cadre rollout retry %s", w.rollout.Reason, w.spec.Name, w.spec.Name)}
 }
 
-// holdsOfType: OPPORTUNISTIC updates a Slot only together with another step of that Slot.
+// holdsOfType: OPPORTUNISTIC updates a Slot only together with another step of that Slot, such as its repair, if the spec
+// lets a repair change the Revision.
 func (w *world) holdsOfType(c candidate, _ evaluation) []Hold {
-	if w.spec.UpdatePolicy.Type != group.Opportunistic || c.marked || c.class == ClassBroken {
+	if w.spec.UpdatePolicy.Type != group.Opportunistic || c.marked || c.class == ClassBroken && !w.healsAtRunning() {
 		return nil
 	}
 	return []Hold{hold(HoldOpportunistic, "updates are OPPORTUNISTIC; to update this slot: cadre instance update %s", c.m.slot)}

@@ -57,7 +57,7 @@ func (w *world) need(m *member) candidate {
 		w.restartService(m, &c)
 	case w.ejected(m) && m.open == nil && !marked && !m.namesService():
 		c.kind, c.actor = operation.Replace, operation.ActorScaling // held: an operator must give its disk up
-	case m.open == nil && w.heal(m, &c): // an open step has a deadline of its own
+	case m.open == nil && (w.heal(m, &c) || !c.marked && w.healsSoon(m)): // an open step has a deadline of its own
 	case m.seen.Instance == nil && w.platformKnown(m):
 		c.kind, c.actor = operation.Create, operation.ActorScaling
 		return c
@@ -98,9 +98,9 @@ func (w *world) retargetable(m *member) bool {
 	if m.open == nil || m.open.Kind == operation.Delete || m.open.To == m.want.revision || !w.outdated(m) {
 		return false
 	}
-	asked := m.open.Kind == operation.Restart && m.open.Request.ID != ""
-	if (asked || m.open.Kind == operation.Stop) && !m.asked(RequestUpdate) {
-		return false // an operator asked for a boot at the current Revision, or the group starts at it
+	wanted := m.open.Kind == operation.Restart && (m.open.Request.ID != "" || m.open.Actor == operation.ActorHealing && w.healsAtRunning())
+	if (wanted || m.open.Kind == operation.Stop) && !m.asked(RequestUpdate) {
+		return false // an operator or the spec wants a boot at the current Revision, or the group starts at it
 	}
 	if proven, known := w.lastProven(); known && m.open.Kind == operation.Replace && m.open.To == proven {
 		return false // the CVM is made again first, and updated like the others

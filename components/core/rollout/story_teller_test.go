@@ -204,6 +204,8 @@ func (s *story) option(text string) error {
 		}
 	case "heal":
 		s.c.spec.AutoHealing = &group.AutoHealing{Replace: value}
+	case "heal_at":
+		s.c.spec.AutoHealing.At = value
 	case "heal_check":
 		s.c.spec.AutoHealing.HealthCheck = value
 	case "heal_service":
