@@ -37,6 +37,12 @@ var fields = []Field{
 	{Path: "update_policy.healthy_deadline", Class: ActionNone, Default: "`10m`", Range: "`1s` to `168h`, longer than `min_ready_seconds`", Line: "Time from the platform's answer until the slot is available."},
 	{Path: "update_policy.progress_deadline", Class: ActionNone, Default: "three times `healthy_deadline`", Range: "`1s` to `672h`", Line: "Longest time between two slots that become available."},
 	{Path: "update_policy.step_delay", Class: ActionNone, Default: "none", Range: "`1s` to `24h`", Line: "Pause between two steps of a rollout. The repair of a failed slot skips the pause."},
+	{Path: "update_policy.stage", Line: "A part of the group that moves first. The slots of a stage are updated, bake, and are promoted; then the next stage opens, and after the last one all slots move. At most 16."},
+	{Path: "update_policy.stage.slots", Class: ActionNone, Range: "1 to `replicas`, more than in the stage before", Line: "Slots of the group that may be at the new revision."},
+	{Path: "update_policy.stage.percent", Class: ActionNone, Range: "1 to 100", Line: "The same as a share of `replicas`, rounded down, at least 1. Excludes `slots`."},
+	{Path: "update_policy.stage.bake", Class: ActionNone, Default: "none", Range: "`1s` to `168h`", Line: "Time after the arrival of all slots of the stage. A slot that fails in it fails the rollout."},
+	{Path: "update_policy.stage.promote", Class: ActionNone, Default: "`auto`", Line: "`auto`: the next stage opens after the bake. `ask`: it also waits for `cadre rollout promote`."},
+	{Path: "update_policy.bake", Class: ActionNone, Default: "none", Range: "`1s` to `168h`", Line: "Time after the last slot in which a slot that fails still fails the rollout, which is `BAKING`. The stable revision moves at its end."},
 	{Path: "update_policy.leader", Class: ActionNone, Default: "`last`", Line: "`last`: the leading slot is updated after all others. `ask`: the leading slot also waits for `cadre instance update` or `cadre_instance`."},
 	{Path: "update_policy.irreversible", Class: ActionNone, Default: "`ask`", Line: "`ask`: a step after which the older version of the workload no longer runs on the data waits for `cadre instance update` or `cadre_instance`. `allow`: it does not wait."},
 	{Path: "update_policy.order", Class: ActionNone, Default: "by role, then from the highest ordinal", Line: "`by_domain`: the slots of one failure domain are updated before those of the next one, the leader's domain last. The domain is `placement.spread`, or the node."},
@@ -148,7 +154,7 @@ var fields = []Field{
 
 	{Path: "gate", Line: "A named switch that an operator or a program outside of the cluster opens and closes, by `cadre gate`."},
 	{Path: "gate.name", Class: ActionNone, Line: "Name, unique in the group."},
-	{Path: "gate.on", Class: ActionNone, Line: "Work that waits while the gate is closed: `create`, `step` (update, restart or replacement of a slot), `remove`, `heal`."},
+	{Path: "gate.on", Class: ActionNone, Line: "Work that waits while the gate is closed: `create`, `step` (update, restart or replacement of a slot), `remove`, `heal`, `promote` (the next stage of a rollout)."},
 	{Path: "gate.per", Class: ActionNone, Default: "`group`", Line: "`group`: one setting for the whole group. `slot`: each step of each slot waits for a setting with the step's ticket."},
 	{Path: "gate.default", Class: ActionNone, Default: "`closed`", Line: "State without a setting: `closed` or `open`. Always `closed` for `per` `slot`."},
 

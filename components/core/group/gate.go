@@ -17,10 +17,14 @@ const (
 	GateOnRemove = "remove"
 	// GateOnHeal is each step of healing.
 	GateOnHeal = "heal"
+	// GateOnPromote is the opening of the next stage of a rollout.
+	GateOnPromote = "promote"
 )
 
 // GateWork lists the kinds of work that a gate can hold.
-func GateWork() []string { return []string{GateOnCreate, GateOnStep, GateOnRemove, GateOnHeal} }
+func GateWork() []string {
+	return []string{GateOnCreate, GateOnStep, GateOnRemove, GateOnHeal, GateOnPromote}
+}
 
 // Values of Gate.Per and Gate.Default.
 const (
@@ -85,6 +89,8 @@ func (v *validator) gates(s Spec) {
 				v.add(at, "", "%q is unknown: use %s", on, work)
 			case slices.Contains(one.On[:i], on):
 				v.add(at, "", "%q stands twice: name each kind of work once", on)
+			case on == GateOnPromote && one.PerSlot():
+				v.add(at, "", "is %q, which is no step of a slot: use per = %q", on, GatePerGroup)
 			}
 		}
 		if one.Per != GatePerGroup && one.Per != GatePerSlot {

@@ -92,6 +92,7 @@ func (s Spec) clone() Spec {
 	s.Backends = slices.Clone(s.Backends)
 	s.Secrets = slices.Clone(s.Secrets)
 	s.Gates = slices.Clone(s.Gates)
+	s.UpdatePolicy.Stages = slices.Clone(s.UpdatePolicy.Stages)
 	return s
 }
 
@@ -101,6 +102,9 @@ func (p *UpdatePolicy) normalize(heartbeat time.Duration) {
 	fill(&p.MostDisruptiveAllowedAction, ActionReplace)
 	fill(&p.Leader, LeaderLast)
 	fill(&p.OnFailure, Pause)
+	for i := range p.Stages {
+		fill(&p.Stages[i].Promote, PromoteAuto)
+	}
 	if p.MaxUnavailableFixed == nil && p.MaxUnavailablePercent == nil {
 		p.MaxUnavailableFixed = ptr(1)
 	}

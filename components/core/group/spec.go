@@ -141,6 +141,10 @@ type UpdatePolicy struct {
 	// StepDelay is the pause between the end of one step of a rollout and the beginning of the next
 	// one (R96); at most 24h, default none. Repairs of stopped members start without this pause.
 	StepDelay Duration `json:"step_delay,omitempty"`
+	// Stages let the Slots move in parts, in this order, and Bake is the time after the last Slot until the Revision
+	// becomes stable (R91). A Slot that fails while it bakes is evidence against the Revision.
+	Stages []Stage  `json:"stage,omitempty"`
+	Bake   Duration `json:"bake,omitempty"`
 	// Leader is "last" (default) or "ask". With "ask" the step of the leading Slot waits for an
 	// operator who names it.
 	Leader string `json:"leader,omitempty"`

@@ -87,7 +87,7 @@ func Warnings(s Spec) []string {
 		out = append(out, fmt.Sprintf("voter_cap: max_unavailable is %d, voters are updated %d at a time (R17)",
 			MaxUnavailable(s), max(VoterCap(s, s.Replicas), 1)))
 	}
-	return out
+	return append(out, stageWarnings(s)...)
 }
 
 // Values of update_policy.interruption.

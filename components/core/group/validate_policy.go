@@ -37,6 +37,7 @@ func (v *validator) updatePolicy(s Spec) {
 	v.ordinals(s)
 	v.budget(s)
 	v.deadlines(s)
+	v.stages(s)
 }
 
 // actions judges how harsh updates have to be and may be.

@@ -41,6 +41,8 @@ const (
 	CauseResolved Cause = "resolved"
 	// CauseProgress, of a Verdict: no Slot arrived in time (R88).
 	CauseProgress Cause = "progress_deadline"
+	// CauseBake, of a Verdict: a Slot that had arrived failed while it baked (R91).
+	CauseBake Cause = "bake"
 	// CauseUndecided, of a Verdict: the effect of a call stayed unknown (R66).
 	CauseUndecided Cause = "platform_result_unknown"
 )

@@ -13,6 +13,10 @@ const keysRefused = "KMS_REFUSED: the key service gave no keys to the boot: "
 // and about the key service itself.
 const asksForKeys = "Failed to get app key"
 
+// AsksForKeys reports whether a boot error is about the keys of the boot. The key service decides about them, not the
+// content of the CVM.
+func AsksForKeys(bootError string) bool { return strings.Contains(bootError, asksForKeys) }
+
 var keyRefusals = []string{"Boot denied: ", "KMS is not allowed: "}
 
 // KeysRefused reports whether a boot error says that the key service refused the keys, with its reason.

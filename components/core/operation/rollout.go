@@ -8,6 +8,8 @@ type RolloutState string
 const (
 	// Running: the rollout makes steps or waits for them.
 	Running RolloutState = "RUNNING"
+	// BakingState: every Slot proved the target, and their last bake runs. A Slot that fails in it is evidence (R91).
+	BakingState RolloutState = "BAKING"
 	// PausedState: an operator paused it (R92).
 	PausedState RolloutState = "PAUSED"
 	// Complete: every in-scope Slot proved the target and is available (R6).
@@ -49,6 +51,9 @@ type Rollout struct {
 	// WaitsSince is set while the rollout waits only for an operator's decision, an approval, a wider bound or the
 	// workload's permission. When the wait ends, the clocks restart (R88).
 	WaitsSince time.Time `json:"waits_since,omitzero"`
+	// The fields of stages and bakes are written only where the spec has them, since an older coordinator refuses a
+	// record with an unknown field.
+	Stages
 	// By and Request are the caller and the request that applied the spec which began the rollout. If no API call wrote
 	// the spec, Request is empty and By says so. By is empty in a record of an older version.
 	By      string `json:"by,omitempty"`
@@ -57,6 +62,20 @@ type Rollout struct {
 	RetriedBy    string `json:"retried_by,omitempty"`
 	RetryRequest string `json:"retry_request,omitempty"`
 	Term         uint64 `json:"term"`
+}
+
+// Stages is how far a rollout has come in the stages of its spec (R91, R94, R95).
+type Stages struct {
+	// StagesPassed counts the stages that are over.
+	StagesPassed int `json:"stages_passed,omitempty"`
+	// BakeSince is when the present bake began: all Slots of the open stage, or of the group, had arrived. Zero: no bake
+	// runs.
+	BakeSince time.Time `json:"bake_since,omitzero"`
+	// Promoted is the number of the last stage that an operator promoted, from 1. PromotedBy and PromoteRequest are the
+	// caller and the request.
+	Promoted       int    `json:"promoted,omitempty"`
+	PromotedBy     string `json:"promoted_by,omitempty"`
+	PromoteRequest string `json:"promote_request,omitempty"`
 }
 
 // Verdict is a recorded judgement about a rollout. It is made once, and later events leave it unchanged (I6).

@@ -69,7 +69,7 @@ func (w *world) heldAnyway(r *group.SlotRecord, q Request) bool {
 		return false
 	case RequestUpdate:
 		return failed || !w.gate(to).Allowed || !w.stepOf(r).Harsher(group.ActionRefresh)
-	case RequestReplace, RequestResolve, RequestRetry: // the last two name no Slot
+	case RequestReplace, RequestResolve, RequestRetry, RequestPromote: // the last three name no Slot
 	}
 	return !w.gate(to).Allowed && w.stepOf(r) != group.ActionNone
 }

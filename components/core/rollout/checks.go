@@ -60,6 +60,8 @@ var predicates = []predicate{
 		check: (*world).holdsOfDelay, once: "the rule is about the beginning of a step"},
 	{names: []string{HoldDomain}, only: []operation.Kind{operation.Update}, stops: true, voluntary: true, actor: operation.ActorRollout,
 		check: (*world).holdsOfDomain, once: "the rule is about the beginning of a step"},
+	{names: []string{HoldStage, HoldStageBaking, HoldStagePromotion}, only: []operation.Kind{operation.Update}, actor: operation.ActorRollout,
+		check: (*world).holdsOfStage, once: "the rule is about the beginning of a step"},
 	{names: []string{HoldUpdateUnfinished}, only: []operation.Kind{operation.Restart}, actor: operation.ActorOperator,
 		check: (*world).holdsOfUnfinished, once: "nothing else is given to a CVM while its restart is open"},
 	{names: []string{HoldCallUndecided}, check: (*world).holdsOfUndecided,

@@ -93,8 +93,8 @@ func (w *world) answered() []string {
 			}
 		case RequestResolve:
 			done = !open[r.Operation]
-		case RequestRetry:
-			done = true // the request was recorded together with the rollout that it resumes
+		case RequestRetry, RequestPromote:
+			done = true // the request was recorded together with the rollout that it concerns
 		}
 		if done {
 			ids = append(ids, r.ID)

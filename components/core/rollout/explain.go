@@ -41,6 +41,9 @@ func (w *world) message(actions []Action) string {
 	if w.ending() {
 		return "the group is being deleted"
 	}
+	if r.State == operation.BakingState {
+		return r.Reason
+	}
 	if text := w.setText(); text != "" {
 		return text
 	}
@@ -136,6 +139,7 @@ func (w *world) wake(actions []Action) (at, clock time.Time) {
 			w.wakeForStep(m.open, minReady, sooner)
 		}
 	}
+	w.wakeForBake(sooner)
 	if w.rollout.State == operation.Running && w.workLeft() && !w.waitsForPeople() {
 		sooner(w.progressSince().Add(group.ProgressDeadline(w.spec)))
 	}

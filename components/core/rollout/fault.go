@@ -26,6 +26,9 @@ func (w *world) faultOf(m *member) (a fault, faulty bool) {
 	if a, faulty = w.lastingFault(m); !faulty {
 		return a, false
 	}
+	if _, from, failing := w.bakeFault(m); failing && a.inside {
+		a.at = later(a.at, from) // a repair before that would hide the evidence
+	}
 	return a, w.spec.HealsOn(a.on)
 }
 

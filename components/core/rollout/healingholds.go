@@ -43,8 +43,8 @@ func (w *world) updateHeld(m *member) bool {
 	return failed || w.updateRefused(m) || m.seen.Protection != nil || w.pausedFor(operation.Update, operation.ActorRollout) || !w.gate(m.want.revision).Allowed || w.exceeds(m) || w.heldByRule(m)
 }
 
-// heldByRule: a closed gate or a rule of version upgrades holds m's update until an operator acts.
+// heldByRule: a closed gate, a rule of version upgrades or a stage holds m's update.
 func (w *world) heldByRule(m *member) bool {
 	c, l := w.rollsTo(m), evaluation{taken: &taken{}}
-	return !c.refresh && len(w.holdsOfGates(c, l))+len(w.holdsOfVersion(c, l))+len(w.holdsOfIrreversible(c, l)) > 0
+	return !c.refresh && len(w.holdsOfGates(c, l))+len(w.holdsOfVersion(c, l))+len(w.holdsOfIrreversible(c, l)) > 0 || len(w.holdsOfStage(c, l)) > 0
 }

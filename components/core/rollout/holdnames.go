@@ -68,6 +68,12 @@ const (
 	HoldUpdateUnfinished = "update_unfinished"
 	// HoldStepDelay: the spec has a pause after the previous step (R96).
 	HoldStepDelay = "step_delay"
+	// HoldStage: the Slots of an earlier stage are updated first (R94).
+	HoldStage = "stage_in_progress"
+	// HoldStageBaking: the Slots of an earlier stage bake (R91).
+	HoldStageBaking = "stage_baking"
+	// HoldStagePromotion: an operator has to promote the stage first, or a gate on its promotion is closed (R95).
+	HoldStagePromotion = "stage_needs_promotion"
 	// HoldRemovalInProgress: the removal of another Slot goes first (R104).
 	HoldRemovalInProgress = "removal_in_progress"
 	// HoldLeaderNeedsApproval: the spec lets the leader's step wait for an operator.

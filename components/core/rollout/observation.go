@@ -331,6 +331,9 @@ type Request struct {
 	As     string
 	Reason string
 	By     string
+	// Rollout and Stage name the stage of a promotion. A request for a stage that is over has no effect on the next one.
+	Rollout string
+	Stage   int
 	// VMUUID and InstanceID are the CVM of a restart, update or replace, as its Slot was bound at the request. "" means
 	// the Slot's CVM at any time. Gone: the platform did not list the CVM.
 	VMUUID     string
@@ -356,6 +359,8 @@ const (
 	RequestResolve RequestKind = "resolve"
 	// RequestRetry lets a failed rollout go on.
 	RequestRetry RequestKind = "retry"
+	// RequestPromote promotes the named stage of the named rollout.
+	RequestPromote RequestKind = "promote"
 )
 
 func later(a, b time.Time) time.Time {

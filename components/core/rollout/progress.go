@@ -40,15 +40,18 @@ func (w *world) trackRollout() {
 	w.noteArrivals()
 	done, doing := w.arrived(), w.workLeft()
 	excluded, why := w.leftBehind()
+	bakes := w.bakesAll() && excluded == "" && w.spec.UpdatePolicy.Partition == 0
 	switch {
+	case r.State == operation.FailedState && r.Verdict != nil && r.Verdict.Cause == operation.CauseBake:
+		// A Slot that recovers takes nothing back: the revision failed after its arrival (I6).
+	case bakes && !w.groupStopped() && w.stoppedBy() == "" && (done || r.State == operation.BakingState && !doing):
+		w.bakeAll(done)
 	case done && w.spec.UpdatePolicy.Partition > 0 && len(w.tolerated()) == 0:
 		w.setState(operation.PartitionReached, fmt.Sprintf("every slot from ordinal %d on is at the target", w.spec.UpdatePolicy.Partition))
 	case done && why != "":
 		w.setState(operation.PartitionReached, fmt.Sprintf("every slot but %s is at the target: %s", excluded, why))
-	case done:
-		w.setState(operation.Complete, "every slot is at the target and available")
-		w.stable = w.target
-		w.failedRevs = slices.DeleteFunc(w.failedRevs, func(rev string) bool { return rev == w.target })
+	case done && !bakes:
+		w.complete("every slot is at the target and available")
 	case !doing && (r.State == operation.Complete || r.State == operation.PartitionReached):
 		// A Slot that was lost after its arrival is no failure of the rollout (R90).
 	case r.State == operation.FailedState:
@@ -58,18 +61,35 @@ func (w *world) trackRollout() {
 		if r.PausedAt.IsZero() {
 			r.PausedAt = w.now // the progress clock restarts with the group
 		}
+		r.BakeSince = time.Time{}
 	case w.stoppedBy() != "":
 		w.setState(operation.PausedState, w.stoppedBy())
 	default:
+		w.keepStages()
 		w.keepProgressClock()
 		if v := w.evidence(); v != nil {
-			v.At = w.now
-			r.Verdict = v
-			w.setState(operation.FailedState, verdictText(v))
+			w.fail(v)
 		} else {
-			w.setState(operation.Running, "")
+			w.setState(operation.Running, w.stageText())
 		}
 	}
+}
+
+// complete ends the rollout: its target is stable from now on.
+func (w *world) complete(why string) {
+	w.setState(operation.Complete, why)
+	w.stable = w.target
+	w.failedRevs = slices.DeleteFunc(w.failedRevs, func(rev string) bool { return rev == w.target })
+}
+
+// fail records the verdict about the rollout.
+func (w *world) fail(v *operation.Verdict) {
+	v.At = w.now
+	w.rollout.Verdict = v
+	if v.Cause == operation.CauseBake && !slices.Contains(w.failedRevs, w.target) {
+		w.failedRevs = append(w.failedRevs, w.target)
+	}
+	w.setState(operation.FailedState, verdictText(v))
 }
 
 // leftBehind returns the Slots that the spec's instance blocks or an override keep from the target, and the Slots
@@ -111,7 +131,7 @@ func verdictText(v *operation.Verdict) string {
 // clock restarts.
 func goOn(r *operation.Rollout, why string, forgiven int, now time.Time) {
 	r.State, r.Reason, r.Verdict = operation.Running, why, nil
-	r.Forgiven, r.ProgressAt, r.EndedAt = forgiven, now, time.Time{}
+	r.Forgiven, r.ProgressAt, r.EndedAt, r.Promoted = forgiven, now, time.Time{}, 0
 }
 
 // forgivable returns the number up to which Operations are forgiven: all, except an open Operation, whose end is not
@@ -186,7 +206,7 @@ func ended(s operation.RolloutState) bool {
 	switch s {
 	case operation.Complete, operation.PartitionReached, operation.FailedState, operation.SupersededState:
 		return true
-	case operation.Running, operation.PausedState:
+	case operation.Running, operation.BakingState, operation.PausedState:
 	}
 	return false
 }
@@ -201,6 +221,7 @@ func (w *world) setState(s operation.RolloutState, reason string) {
 		if ended(s) {
 			r.EndedAt, r.WaitsSince = w.now, time.Time{}
 		}
+		r.BakeSince = time.Time{} // a bake belongs to one state
 	}
 	if s != operation.FailedState {
 		r.Verdict = nil
@@ -214,11 +235,12 @@ func (w *world) setState(s operation.RolloutState, reason string) {
 // resume restarts the progress clock after a pause (R88, R93).
 func (w *world) resume() {
 	r := w.rollout
-	if r.State == operation.Complete || r.State == operation.PartitionReached {
+	all := r.State == operation.Complete || r.State == operation.PartitionReached || r.State == operation.BakingState
+	if all {
 		// Failures on the way recovered before the rollout ended, and prove nothing now (R90).
 		w.forgive()
 	}
-	if !r.PausedAt.IsZero() || ended(r.State) || r.ProgressAt.After(w.now) {
+	if !r.PausedAt.IsZero() || all || ended(r.State) || r.ProgressAt.After(w.now) {
 		// A leader whose clock was ahead wrote a time in the future.
 		r.PausedAt, r.ProgressAt = time.Time{}, w.now
 	}
@@ -233,7 +255,7 @@ func (w *world) resume() {
 // waitsForDecision: the remaining work waits for an operator's approval, permission or request. Or it waits until the
 // platform accepts a refused call (R74), or until the workload lets its members be stopped.
 func (w *world) waitsForDecision() bool {
-	return w.spec.UpdatePolicy.Type == group.Opportunistic || !w.mayRun(w.target) || w.tooHarsh() != nil || w.onlyLeaderAsks() || len(w.rec.NoValue) > 0 ||
+	return w.bakeRuns() || w.spec.UpdatePolicy.Type == group.Opportunistic || !w.mayRun(w.target) || w.tooHarsh() != nil || w.onlyLeaderAsks() || len(w.rec.NoValue) > 0 ||
 		w.found.waits.of(w.waitsForWord)
 }
 
@@ -251,7 +273,7 @@ func (w *world) waitsForWord() bool {
 	creation := slices.ContainsFunc(w.tally.outdated, w.awaitsCreation)
 	first := creation
 	for _, m := range w.tally.outdated {
-		if w.awaitsCreation(m) {
+		if !w.inStage(m) || w.awaitsCreation(m) {
 			continue
 		}
 		holds := w.holdsOf(w.rollsTo(m), &taken{})
@@ -307,7 +329,7 @@ func (w *world) waitsForOverrides() bool {
 		case !w.inScope(m):
 		case m.open != nil || !m.available:
 			return false
-		default:
+		case w.inStage(m): // the others wait for the stage
 			waiting = append(waiting, m)
 		}
 	}
@@ -376,6 +398,9 @@ func (w *world) workLeft() bool {
 // evidence returns why the rollout failed; nil if it did not (R39, R88, R89, R99). The verdict is recorded and stands
 // from then on.
 func (w *world) evidence() *operation.Verdict {
+	if v := w.bakeEvidence(); v != nil {
+		return v
+	}
 	for _, m := range w.members {
 		if v := w.evidenceOf(m); v != nil && !w.tolerates(m) {
 			v.Slot = m.slot

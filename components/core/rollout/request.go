@@ -12,7 +12,8 @@ import (
 // Slot by its name.
 func PassedByName(predicate string) bool {
 	switch predicate {
-	case HoldOpportunistic, HoldPaused, HoldActionNotAllowed, HoldLeaderNeedsApproval, HoldIrreversible, HoldStepDelay, HoldDomain:
+	case HoldOpportunistic, HoldPaused, HoldActionNotAllowed, HoldLeaderNeedsApproval, HoldIrreversible, HoldStepDelay, HoldDomain,
+		HoldStage, HoldStageBaking, HoldStagePromotion:
 		return true
 	}
 	return false
@@ -43,6 +44,10 @@ func (w *world) joinRequests() {
 		case RequestRetry:
 			if w.retry == nil || r.ID < w.retry.ID {
 				w.retry = &r
+			}
+		case RequestPromote:
+			if w.promote == nil || r.ID < w.promote.ID {
+				w.promote = &r
 			}
 		case RequestResolve:
 		}

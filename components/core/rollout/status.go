@@ -194,7 +194,7 @@ func (w *world) conditions(s group.Status) []group.Condition {
 		fmt.Sprintf("%d of %d slots are available", s.Available, s.Replicas))
 	add(ConditionUpdated, !w.workLeft() && w.obs.Complete(), pick(w.workLeft(), "Outdated", "AtTarget"),
 		fmt.Sprintf("%d of %d slots are proven at %.8s", s.Updated, s.Replicas, w.target))
-	add(ConditionProgressing, state == operation.Running, camel(state), w.rollout.Reason)
+	add(ConditionProgressing, state == operation.Running || state == operation.BakingState, camel(state), w.rollout.Reason)
 	if state == operation.FailedState {
 		add(ConditionFailed, true, "RolloutFailed", w.rollout.Reason)
 	}

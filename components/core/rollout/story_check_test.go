@@ -28,6 +28,8 @@ import (
 //	placement  a hard rule is never broken, and a node that does not answer gets no CVM
 //	R147 only a group with `stopped = true` is stopped, and the leader last
 //	R150 nothing begins, and no first call is made, behind a closed gate
+//	R94  a stage lets no more Slots move than it says
+//	R91  stable moves only after the last bake
 //	I22  the same input in another order gives the same plan, and a held Action says why
 type checker struct {
 	w     *world
@@ -70,6 +72,7 @@ func (k *checker) plan(spec group.Spec, rec rollout.Records, obs rollout.Observa
 			k.broke("R5: %s runs %s and is assigned %s", r.Slot, k.w.name(one.Observed), k.w.name(r.Assigned))
 		}
 	}
+	k.baked(spec, rec, now, p)
 	if now.Second()%5 != 0 && !k.always {
 		return // it takes as long as everything else
 	}
@@ -94,6 +97,7 @@ func (k *checker) begun(a rollout.Action, op operation.Operation, rec rollout.Re
 	k.begins = append(k.begins, fmt.Sprintf("%s %s", op.Kind, op.Slot))
 	k.gated("the begin", op)
 	k.ticketed(op)
+	k.staged(a, op, rec)
 	c := k.w.of(op.Slot)
 	failed := func(r *operation.Rollout) bool {
 		return r != nil && r.ID == op.Rollout && r.State == operation.FailedState

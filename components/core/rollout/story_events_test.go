@@ -223,6 +223,11 @@ func operatorEvents() []event {
 			ask(s, rollout.Request{Kind: rollout.RequestRetry, Reason: "the cause is mended", By: "op"})
 			return nil
 		}},
+		{"operator promotes stage N", func(s *story, arg []string) error {
+			n, err := strconv.Atoi(arg[0])
+			ask(s, rollout.Request{Kind: rollout.RequestPromote, Rollout: s.c.plan.Rollout.ID, Stage: n, Reason: "it looks well", By: "op"})
+			return err
+		}},
 		{"operator gives up the disks? of SLOTS", func(s *story, arg []string) (err error) {
 			s.c.givenUp, err = s.slots(arg[0])
 			return err

@@ -224,6 +224,8 @@ func (s *story) option(text string) error {
 	case "progress_deadline":
 		p.ProgressDeadline = group.Duration(length)
 		return notLength
+	case "stage", "bake", "stages":
+		return s.stageOption(word, value)
 	default:
 		return s.placementOption(word, value)
 	}

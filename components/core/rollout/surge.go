@@ -14,7 +14,7 @@ import (
 func (w *world) surgeOver() bool {
 	r := w.rec.Rollout
 	// Extra members that a newer spec finds serve the rollout of that spec.
-	ended := r.To == w.target && (r.State == operation.Complete || r.State == operation.PartitionReached)
+	ended := r.To == w.target && (r.State == operation.Complete || r.State == operation.PartitionReached || r.State == operation.BakingState)
 	return ended || w.spec.UpdatePolicy.Type == group.Opportunistic
 }
 

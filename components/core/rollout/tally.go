@@ -12,7 +12,7 @@ func (w *world) retally() {
 	w.tally = tally{proven: w.tally.proven}
 	w.found.remedies, w.found.waits, w.found.bucket = nil, once[bool]{}, once[bucket]{}
 	w.found.turn, w.found.board, w.found.surge = once[turn]{}, once[*places]{}, once[string]{}
-	w.found.tolerated = once[[]*member]{}
+	w.found.tolerated, w.found.stage = once[[]*member]{}, once[stage]{}
 	w.takeTally()
 }
 

@@ -35,9 +35,9 @@ func (w *world) wanted(m *member) want {
 		return want{revision: w.whereItIs(m), kept: true, why: w.excludedText(m)}
 	case by == group.KeptByPin:
 		return w.pinned(m, w.spec.Instance(m.ordinal).PinnedRevision)
-	case making && w.stable != w.target && !w.tally.proven:
+	case making && w.stable != w.target && (!w.tally.proven || w.stageNumber() > 0):
 		if proven, known := w.lastProven(); known && proven != w.target {
-			return want{revision: proven, why: "the " + pick(proven == w.stable, "stable", "last proven") + " revision: no slot has proven the target yet"}
+			return want{revision: proven, why: "the " + pick(proven == w.stable, "stable", "last proven") + " revision: " + pick(w.tally.proven, "a stage of the rollout is open", "no slot has proven the target yet")}
 		}
 	}
 	return want{revision: w.target, why: "the spec's target"}

@@ -47,7 +47,9 @@ type world struct {
 	appID    string
 	// retry is the operator's request to continue a failed rollout, or a refused step.
 	retry *Request
-	found found
+	// promote is the operator's request to promote a stage.
+	promote *Request
+	found   found
 }
 
 // found holds answers that many members need, computed once for all. retally resets the answers that depend on the
@@ -69,6 +71,8 @@ type found struct {
 	// board has the places of the members. turn is the failure domain that is updated now.
 	board once[*places]
 	turn  once[turn]
+	// stage is the open stage.
+	stage once[stage]
 	// versions are the versions that Revisions name.
 	versions map[string][]upgrade.Target
 	// proven is the Revision for a new Slot until a member has proven the target.

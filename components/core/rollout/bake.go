@@ -1,0 +1,142 @@
+package rollout
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+)
+
+// A member that arrived and then fails while it bakes is evidence against its Revision (R90, R91). The evidence is a
+// statement: of its agent, or of the platform about its boot. Silence proves nothing. The fault has to last, and to be
+// the member's own: not a fault that members of other Revisions or groups have as well, not a step that an operator
+// asked for, not a lost host.
+
+// bakesAll: the spec has a bake for the whole group.
+func (w *world) bakesAll() bool { return w.spec.UpdatePolicy.Bake != 0 && w.staged() }
+
+// bakeAll keeps the last bake. arrived: every Slot is available.
+func (w *world) bakeAll(arrived bool) {
+	r := w.rollout
+	w.setState(operation.BakingState, r.Reason)
+	r.PausedAt, r.WaitsSince = time.Time{}, time.Time{}
+	w.keepBake(arrived, false)
+	until := r.BakeSince.Add(w.spec.UpdatePolicy.Bake.D())
+	switch v := w.bakeEvidence(); {
+	case v != nil:
+		w.fail(v)
+	case arrived && !w.now.Before(until):
+		w.complete("every slot is at the target, available, and has baked")
+	default:
+		r.Reason = fmt.Sprintf("every slot is at the target; all slots bake until %s, then the revision is stable", w.clockText(until))
+	}
+}
+
+// bakeRuns: the Slots of a stage, or all Slots, have arrived and are watched.
+func (w *world) bakeRuns() bool { return w.rollout != nil && !w.rollout.BakeSince.IsZero() }
+
+// bakes: the bake of m runs.
+func (w *world) bakes(m *member) bool {
+	if !w.bakeRuns() || !w.inScope(m) || m.want.revision != w.target {
+		return false
+	}
+	return w.rollout.State == operation.BakingState || w.openStage().number > 0 && w.inStage(m)
+}
+
+// bakeName is the name of the present bake.
+func (w *world) bakeName() string {
+	if w.rollout.State == operation.BakingState {
+		return "the last bake"
+	}
+	return "the bake of " + w.stageName(w.openStage())
+}
+
+// bakeEvidence returns the verdict about a member that fails while it bakes; nil: no such member.
+func (w *world) bakeEvidence() *operation.Verdict {
+	for _, m := range w.members {
+		if why, from, failing := w.bakeFault(m); failing && !w.now.Before(from) {
+			return &operation.Verdict{Cause: operation.CauseBake, Slot: m.slot, Reason: fmt.Sprintf("it failed in %s: since %s %s",
+				w.bakeName(), m.record.UnavailableSince.UTC().Format(time.TimeOnly), why)}
+		}
+	}
+	return nil
+}
+
+// bakeFault returns the fault of m that speaks against its Revision, and from when on it does.
+func (w *world) bakeFault(m *member) (why string, from time.Time, failing bool) {
+	since := m.record.UnavailableSince
+	if m.ready || !w.bakes(m) || m.open != nil || m.drained() || since.IsZero() || !m.provenAt(w.target) || w.outdated(m) {
+		return "", from, false
+	}
+	if why = w.ownFault(m); why == "" || w.sharedFault(m) || w.takenByOperator(m) {
+		return "", from, false
+	}
+	switch a := m.seen.Admission; {
+	case len(m.record.Flaps) > mostFlaps:
+		return why, since, true // it recovers each time before the fault lasts
+	case m.report != nil && m.record.AvailableBoot != a.BootID:
+		return why, a.AdmittedAt.Add(group.HealthyDeadline(w.spec)), true // its host restarted it, and it starts
+	}
+	return why, since.Add(unwellFor), true
+}
+
+// ownFault returns what the agent of m or the platform says against m; "": nothing.
+func (w *world) ownFault(m *member) string {
+	i, r := m.seen.Instance, m.report
+	switch {
+	case i == nil || len(m.seen.Duplicates) > 0:
+	case r == nil && i.BootError != "" && !i.InProgress && !operation.AsksForKeys(i.BootError):
+		return "its CVM does not boot: " + i.BootError
+	case r == nil, m.record.Membership.Waits(), w.merelyLeaderless(m):
+	case w.unanswered(m):
+		if !w.vouched(m) {
+			return "its workload is down: " + cmp.Or(r.Message, "no word from it")
+		}
+	case r.Health == Unhealthy:
+		return "it is unhealthy: " + cmp.Or(r.HealthReason, "a check fails")
+	case m.answers(w.spec) && !r.MemberReady:
+		return "its workload is not ready: " + cmp.Or(r.Message, "no word from it")
+	}
+	return ""
+}
+
+// sharedFault: a member that does not run the target became unavailable with m.
+func (w *world) sharedFault(m *member) bool {
+	with := func(since time.Time) bool {
+		return !since.IsZero() && since.Sub(m.record.UnavailableSince).Abs() <= unwellFor
+	}
+	for _, other := range w.members {
+		if other.observed != w.target && other.open == nil && !other.drained() && !other.ready && with(other.record.UnavailableSince) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(w.obs.Fleet.Unhealthy, func(other UnhealthyMember) bool {
+		return w.find(other.Slot) == nil && with(other.Since)
+	})
+}
+
+// takenByOperator: m became unavailable in a step that an operator asked for.
+func (w *world) takenByOperator(m *member) bool {
+	since := m.record.UnavailableSince
+	return slices.ContainsFunc(w.rec.Operations, func(op operation.Operation) bool {
+		return op.Slot == m.slot && op.Actor == operation.ActorOperator && op.Phase.Ended() && !op.Times.Created.After(since) && !op.Times.Ended.Before(since)
+	})
+}
+
+// wakeForBake wakes at the end of a bake, and when a fault counts.
+func (w *world) wakeForBake(sooner func(time.Time)) {
+	switch s := w.openStage(); {
+	case w.rollout.State == operation.BakingState:
+		sooner(w.rollout.BakeSince.Add(w.spec.UpdatePolicy.Bake.D()))
+	case s.number > 0 && !w.rollout.BakeSince.IsZero():
+		sooner(w.rollout.BakeSince.Add(s.Bake.D()))
+	}
+	for _, m := range w.members {
+		if _, from, failing := w.bakeFault(m); failing {
+			sooner(from)
+		}
+	}
+}

@@ -1,0 +1,208 @@
+package rollout
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"cadre.dev/core/group"
+)
+
+// Stages are a moving partition (R94): while a stage is open, a part of the Slots may be at the target. The Slots that
+// are there already count first, then the Slots that the rollout would update next. So no stage waits for a leader or a
+// failure domain that the order of the rollout puts last. A stage with all its Slots available bakes, and is promoted.
+
+// stage is the open stage; its number is 0 where none is open.
+type stage struct {
+	group.Stage
+	number int
+	// members are the Slots of the stage.
+	members map[*member]bool
+}
+
+// staged: the rollout leaves a proven Revision for another one. Stages and bakes do not concern the first Revision of a
+// group, and no way back to the stable one.
+func (w *world) staged() bool { return w.stable != "" && w.stable != w.target }
+
+// stageNumber is the number of the open stage, from 1; 0: none is open.
+func (w *world) stageNumber() int {
+	r, passed := w.rollout, 0
+	if r == nil {
+		r = w.rec.Rollout
+	}
+	if r != nil && w.goesOn(r) {
+		passed = r.StagesPassed
+	}
+	if !w.staged() || passed >= len(w.spec.UpdatePolicy.Stages) {
+		return 0
+	}
+	return passed + 1
+}
+
+func (w *world) openStage() stage {
+	return w.found.stage.of(func() stage {
+		n := w.stageNumber()
+		if n == 0 {
+			return stage{}
+		}
+		s := stage{Stage: w.spec.UpdatePolicy.Stages[n-1], number: n, members: map[*member]bool{}}
+		var others []*member
+		for _, m := range w.members {
+			switch {
+			case m.extra || !w.inScope(m) || m.want.revision != w.target:
+			case w.moved(m):
+				s.members[m] = true
+			default:
+				others = append(others, m)
+			}
+		}
+		slices.SortStableFunc(others, w.nextInStage)
+		for _, m := range others[:max(0, min(len(others), s.Of(w.spec.Replicas)-len(s.members)))] {
+			s.members[m] = true
+		}
+		return s
+	})
+}
+
+// moved: m runs the target, was given it, or is on its way there.
+func (w *world) moved(m *member) bool {
+	return m.observed == w.target || m.record.Assigned == w.target || m.open != nil && m.open.To == w.target
+}
+
+// nextInStage orders Slots that have not moved as the rollout does: the leader last, the failure domain whose turn it
+// is first, then from the highest ordinal.
+func (w *world) nextInStage(a, b *member) int {
+	rank := func(m *member) int {
+		later := w.spec.UpdatePolicy.Order == group.OrderByDomain && w.domainsTurn().domain != w.domainOf(m)
+		return 2*btoi(m.leads() || m.named) + btoi(later)
+	}
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), -cmp.Compare(a.ordinal, b.ordinal))
+}
+
+// inStage: the open stage lets m move. Extra members are updated before all others.
+func (w *world) inStage(m *member) bool {
+	s := w.openStage()
+	return s.number == 0 || m.extra || s.members[m]
+}
+
+// holdsOfStage holds the rollout's step of a Slot outside of the open stage. A member that never was available at what
+// it runs passes: no repair but the update helps it, and the Slots of the stage would wait for its place in the budget.
+func (w *world) holdsOfStage(c candidate, _ evaluation) []Hold {
+	if c.to != w.target || w.inStage(c.m) || c.condition != well && c.condition != lost && !c.m.provenAt(c.m.runs()) {
+		return nil
+	}
+	return w.holdsPromotion()
+}
+
+// holdsPromotion returns why the next stage is not open; empty: it opens now.
+func (w *world) holdsPromotion() []Hold {
+	s, r := w.openStage(), w.rollout
+	until := r.BakeSince.Add(s.Bake.D())
+	if waits := w.awaited(s.members); r.BakeSince.IsZero() || waits != "" && !w.now.Before(until) {
+		return []Hold{hold(HoldStage, "%s is open: %s first", w.stageName(s), cmp.Or(waits, "its slots"))}
+	}
+	if w.now.Before(until) {
+		return []Hold{holdUntil(until, HoldStageBaking, "%s bakes until %s; next: %s", w.stageName(s), w.clockText(until), w.afterStage(s))}
+	}
+	var holds []Hold
+	if s.Asks() && r.Promoted < s.number {
+		holds = append(holds, hold(HoldStagePromotion, "%s has baked; next: %s; to go on: cadre rollout promote %s", w.stageName(s), w.afterStage(s), w.spec.Name))
+	}
+	for _, gate := range w.spec.Gates {
+		if slices.Contains(gate.On, group.GateOnPromote) {
+			if h, closed := w.heldByGate(gate, "", ""); closed {
+				holds = append(holds, holdUntil(h.Until, HoldStagePromotion, "%s has baked; next: %s; %s", w.stageName(s), w.afterStage(s), h.Message))
+			}
+		}
+	}
+	return holds
+}
+
+// clockText is a time of today, or with its date.
+func (w *world) clockText(at time.Time) string {
+	if at.Sub(w.now) < 12*time.Hour {
+		return at.UTC().Format(time.TimeOnly)
+	}
+	return at.UTC().Format(time.RFC3339)
+}
+
+func (w *world) stageName(s stage) string {
+	return fmt.Sprintf("stage %d of %d", s.number, len(w.spec.UpdatePolicy.Stages))
+}
+
+// afterStage describes what moves once s is over.
+func (w *world) afterStage(s stage) string {
+	n := w.spec.Replicas
+	if next := w.spec.UpdatePolicy.Stages; s.number < len(next) {
+		n = next[s.number].Of(n)
+	}
+	if n >= w.spec.Replicas {
+		return "all slots"
+	}
+	return fmt.Sprintf("%d of %d slots", n, w.spec.Replicas)
+}
+
+// stageText describes the open stage for the rollout's record; "": none is open.
+func (w *world) stageText() string {
+	s := w.openStage()
+	if s.number == 0 {
+		return ""
+	}
+	var texts []string
+	for _, h := range w.holdsPromotion() {
+		texts = append(texts, h.Message)
+	}
+	return strings.Join(texts, "; ")
+}
+
+// awaited names the Slots that are not available at the target, in order; "": all are.
+func (w *world) awaited(members map[*member]bool) string {
+	var names []string
+	for _, m := range w.members {
+		if members[m] && (!m.available || w.outdated(m)) {
+			names = append(names, m.slot)
+		}
+	}
+	return Few(names, ", ")
+}
+
+// keepStages starts the bake of the open stage, and opens the next stage when nothing holds it.
+func (w *world) keepStages() {
+	r := w.rollout
+	for s := w.openStage(); s.number > 0 && len(s.members) > 0; s = w.openStage() {
+		if p := w.promote; p != nil && p.Rollout == r.ID && p.Stage == s.number {
+			r.Promoted, r.PromotedBy, r.PromoteRequest = s.number, p.By, p.ID
+		}
+		w.keepBake(w.awaited(s.members) == "", w.unproven(s.members))
+		if r.BakeSince.IsZero() || len(w.holdsPromotion()) > 0 {
+			return
+		}
+		r.StagesPassed, r.BakeSince, r.ProgressAt = s.number, time.Time{}, w.now
+		w.decideWanted()
+		w.retally()
+	}
+}
+
+// unproven: a Slot of them has yet to arrive, or has to arrive again. A Slot that was there and is away is no such Slot.
+func (w *world) unproven(members map[*member]bool) bool {
+	for m := range members {
+		if w.outdated(m) || m.missing() || !m.provenAt(w.target) {
+			return true
+		}
+	}
+	return false
+}
+
+// keepBake starts the clock of the present bake at the arrival of its Slots. It goes on while one of them is away, and a
+// new leader goes on with the recorded time. A leader whose clock was ahead wrote a time in the future.
+func (w *world) keepBake(arrived, unproven bool) {
+	r := w.rollout
+	switch {
+	case unproven:
+		r.BakeSince = time.Time{}
+	case r.BakeSince.IsZero() && arrived, r.BakeSince.After(w.now):
+		r.BakeSince = w.now
+	}
+}
