@@ -134,7 +134,9 @@ group "postgres" {
     key_prefixes  = ["service/postgres/config/"]
     session_write = true
   }
-  stopped = true
+  stopped  = true
+  after    = ["base", "pg"]
+  priority = 70
   gate "balancer" {
     on  = ["step", "remove"]
     per = "slot"

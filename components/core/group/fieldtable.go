@@ -11,6 +11,8 @@ var fields = []Field{
 	{Path: "without", Class: ActionNone, Line: "Slots that the group lacks, such as `postgres-1`. An existing slot is removed, and its ordinal stays unused."},
 
 	{Path: "stopped", Class: ActionNone, Default: "`false`", Line: "`true` drains and stops every slot, the leader last, and keeps disks and addresses. `false` starts them again."},
+	{Path: "after", Class: ActionNone, Range: "at most 16", Line: "Groups that this one follows: its first CVMs and its rollout steps wait until each of them is available at its newest spec. A group is deleted after the groups that follow it."},
+	{Path: "priority", Class: ActionNone, Default: "`50`", Range: "0..100", Line: "Which group waits at a limit of the cluster (`cadre limits`): a higher number goes first."},
 
 	{Path: "template", Line: "Content of a revision."},
 	{Path: "template.compose", Class: ActionRestart, Line: "Text of the compose file, with every image pinned by digest."},

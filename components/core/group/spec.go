@@ -23,7 +23,13 @@ type Spec struct {
 	Without []string `json:"without,omitempty"`
 	// Stopped: each CVM is drained and stopped, and keeps its disk until the group is started again. It is not part of
 	// the Revision.
-	Stopped          bool             `json:"stopped,omitempty"`
+	Stopped bool `json:"stopped,omitempty"`
+	// After names the groups that this one follows: its creation and the steps of its rollouts wait until each of them
+	// has finished its own rollout and is available. It is not part of the Revision.
+	After []string `json:"after,omitempty"`
+	// Priority decides which group waits at a limit of the cluster: a higher one goes first; absent: DefaultPriority. It
+	// is not part of the Revision.
+	Priority         *int             `json:"priority,omitempty"`
 	Template         Template         `json:"template"`
 	ManagementPolicy ManagementPolicy `json:"management_policy,omitempty"`
 	UpdatePolicy     UpdatePolicy     `json:"update_policy"`

@@ -41,6 +41,7 @@ func (v *validator) all(s Spec) error {
 	v.healing(s)
 	v.secrets(s)
 	v.gates(s)
+	v.order(s)
 	v.leaks(s)
 	if len(v.problems) == 0 {
 		return nil

@@ -1,0 +1,218 @@
+// Package queue decides which group may begin limited work under the limits of the whole cluster. It is pure: the
+// leader gives it the facts of all groups.
+package queue
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Limit names one limit of the cluster.
+type Limit string
+
+const (
+	// Steps bounds the open steps of rollouts that take a member away, in all groups together.
+	Steps Limit = "steps"
+	// Rollouts bounds the groups whose rollout is in work.
+	Rollouts Limit = "rollouts"
+	// Creations bounds the open creations of CVMs.
+	Creations Limit = "creations"
+	// Max is the highest value of a limit.
+	Max = 1000
+)
+
+// Limits are the operator's limits for the whole cluster; 0: no limit.
+type Limits struct{ Steps, Rollouts, Creations int }
+
+// Of returns the value of a limit.
+func (l Limits) Of(name Limit) int {
+	switch name {
+	case Steps:
+		return l.Steps
+	case Rollouts:
+		return l.Rollouts
+	case Creations:
+	}
+	return l.Creations
+}
+
+// Group has the facts of one group.
+type Group struct {
+	Name string
+	// Priority: a higher one goes first.
+	Priority int
+	// Steps and Creations are the places in use. Rollout: the group has a place for its rollout.
+	Steps, Creations int
+	Rollout          bool
+	// Step and Create are the next step of its rollout, and its next creation.
+	Step, Create Wait
+}
+
+// uses returns the places of a limit that g has.
+func (g Group) uses(name Limit) int {
+	switch {
+	case name == Steps:
+		return g.Steps
+	case name == Creations:
+		return g.Creations
+	case g.Rollout:
+		return 1
+	}
+	return 0
+}
+
+// Wait is the place of a group in a line. Since is when a limit first held such work, the zero time if no limit ever did.
+// Since is kept until the work begins or is not needed any more, so that another reason of a moment costs no place.
+// Ready: nothing but a limit holds the work. Only ready groups keep places free, so nothing waits for a group that
+// itself waits for a person.
+type Wait struct {
+	Since time.Time
+	Ready bool
+}
+
+// Grant is what one group may begin now.
+type Grant struct{ Step, Create Verdict }
+
+// Verdict is the answer for one line.
+type Verdict struct {
+	// Room is how many pieces of work may begin now.
+	Room int
+	// Limit holds the next one, when Room is used up. Users have its places, and Ahead goes first.
+	Limit Limit
+	Users []string
+	Ahead []string
+}
+
+// Text explains why the next piece of work waits.
+func (v Verdict) Text(l Limits) string {
+	text := fmt.Sprintf("the cluster limit %s = %d", v.Limit, l.Of(v.Limit))
+	if len(v.Users) > 0 {
+		text += " is used by " + few(v.Users)
+	}
+	if len(v.Ahead) > 0 {
+		text += fmt.Sprintf("; number %d in the queue, after %s", len(v.Ahead)+1, few(v.Ahead))
+	}
+	return text
+}
+
+const (
+	shown     = 4
+	unlimited = 1 << 30
+)
+
+func few(names []string) string {
+	if len(names) <= shown {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
+}
+
+// free returns the places of a limit that no group has. It is negative after a limit was lowered.
+func (l Limits) free(name Limit, groups []Group) int {
+	if l.Of(name) == 0 {
+		return unlimited
+	}
+	n := l.Of(name)
+	for _, g := range groups {
+		n -= g.uses(name)
+	}
+	return n
+}
+
+// Judge returns what the group of this name may begin, as if nothing but the limits held its work. groups has the facts
+// of all groups in any order, its own included. Of two groups that are ready, the one with the higher priority goes
+// first, then the one that waits longer, then the first by name. A group that needs a place for its rollout and finds
+// none takes no step, and so keeps no step from the groups that have such a place.
+func Judge(l Limits, groups []Group, name string) Grant {
+	return Grant{
+		Step:   l.line(groups, name, Steps, func(g Group) Wait { return g.Step }),
+		Create: l.line(groups, name, Creations, func(g Group) Wait { return g.Create }),
+	}
+}
+
+// line serves the groups of one line in their order, up to the group of this name.
+func (l Limits) line(groups []Group, name string, limit Limit, of func(Group) Wait) (v Verdict) {
+	left, rollouts := l.free(limit, groups), l.free(Rollouts, groups)
+	var behind, aheadOf []string // the groups ahead that wait for the limit, and for a place of a rollout
+	for _, g := range inOrder(groups, name, of) {
+		enters := limit == Steps && !g.Rollout
+		switch {
+		case g.Name != name && enters && rollouts <= 0:
+			aheadOf = append(aheadOf, g.Name)
+		case g.Name != name:
+			left--
+			if enters {
+				rollouts--
+				aheadOf = append(aheadOf, g.Name)
+			}
+			behind = append(behind, g.Name)
+		case enters && rollouts <= 0:
+			return Verdict{Limit: Rollouts, Users: users(groups, Rollouts), Ahead: aheadOf}
+		default:
+			return Verdict{Room: max(left, 0), Limit: limit, Users: users(groups, limit), Ahead: behind}
+		}
+	}
+	return v
+}
+
+// inOrder returns the ready groups, and the group of this name, in the order in which they go.
+func inOrder(groups []Group, name string, of func(Group) Wait) []Group {
+	line := slices.DeleteFunc(slices.Clone(groups), func(g Group) bool { return g.Name != name && !of(g).Ready })
+	slices.SortFunc(line, func(a, b Group) int { return Compare(a, b, of(a), of(b)) })
+	return line
+}
+
+// Compare is the order of two groups: priority, then the longer wait, then the name. A group that never waited comes
+// after those that do.
+func Compare(a, b Group, x, y Wait) int {
+	never := func(w Wait) int {
+		if w.Since.IsZero() {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(-cmp.Compare(a.Priority, b.Priority), never(x)-never(y), x.Since.Compare(y.Since), cmp.Compare(a.Name, b.Name))
+}
+
+// users lists the groups that have places of a limit, those with the most first.
+func users(groups []Group, limit Limit) []string {
+	using := slices.DeleteFunc(slices.Clone(groups), func(g Group) bool { return g.uses(limit) == 0 })
+	slices.SortFunc(using, func(a, b Group) int {
+		return cmp.Or(-cmp.Compare(a.uses(limit), b.uses(limit)), cmp.Compare(a.Name, b.Name))
+	})
+	out := make([]string, len(using))
+	for i, g := range using {
+		if out[i] = g.Name; g.uses(limit) > 1 {
+			out[i] += fmt.Sprintf(" (%d)", g.uses(limit))
+		}
+	}
+	return out
+}
+
+// Next returns the groups that may begin work now and wait, for a leader that wakes them.
+func Next(l Limits, groups []Group) (names []string) {
+	lines := []struct {
+		limit Limit
+		of    func(Group) Wait
+	}{{Steps, func(g Group) Wait { return g.Step }}, {Creations, func(g Group) Wait { return g.Create }}}
+	for _, line := range lines {
+		left, rollouts := l.free(line.limit, groups), l.free(Rollouts, groups)
+		for _, g := range inOrder(groups, "", line.of) {
+			enters := line.limit == Steps && !g.Rollout
+			if left <= 0 || enters && rollouts <= 0 {
+				continue
+			}
+			left--
+			if enters {
+				rollouts--
+			}
+			if !slices.Contains(names, g.Name) {
+				names = append(names, g.Name)
+			}
+		}
+	}
+	return names
+}
