@@ -35,6 +35,7 @@ var writers = map[string]Role{
 	"control/protect/<slot>":      RoleOperate,
 	"control/exclude/<slot>":      RoleOperate,
 	"control/gate/<group>/<gate>": RoleOperate, "control/gate/<group>/<gate>/<slot>": RoleOperate,
+	"control/limits":                   RoleOperate,
 	"control/queue/<id>":               RoleOperate,
 	"control/delete/<group>":           RoleOperate,
 	"control/delete-disks/<group>":     RoleOperate,
@@ -86,6 +87,7 @@ func RoleRules(prefix string, role Role, groups, existing []string) string {
 				rule(&b, "key", prefix+GroupSpecKey(g), "write")
 			}
 		case role == RoleAdmin: // the rule of control/ covers it
+		case len(groups) > 0 && !strings.Contains(kind.Pattern, "<"): // a record about all groups
 		case len(groups) > 0 && role == RoleOperate:
 			for _, g := range groups {
 				groupRule(&b, prefix, kind.Pattern, g, groups, existing)

@@ -68,7 +68,7 @@ var backedUp = map[string]bool{
 	TCBLedgerKey: true, "decisions/<slot>": true, "machines/<slot>": true, "collateral/<fmspc>": true, "control/pause/<group>": true, "control/freeze/<scope>": true,
 	"control/drain/<slot>": true, "control/protect/<slot>": true, "control/exclude/<slot>": true, "control/gate/<group>/<gate>": true, "control/gate/<group>/<gate>/<slot>": true, "control/approvals/<revision>": true,
 	"control/revocations/<revocation>": true, "control/floor/<scope>": true, "control/tcb-exceptions/<id>": true, "control/collateral/<fmspc>": true,
-	"control/require-approval": true, "control/operators/<operator>": true, "audit/<number>": true, AuditHeadKey: true, "secrets/<group>/<secret>": true, "sealed/<group>/<secret>": true, "control/recover": true, TermKey: true, StateKey: true,
+	"control/require-approval": true, "control/limits": true, "control/operators/<operator>": true, "audit/<number>": true, AuditHeadKey: true, "secrets/<group>/<secret>": true, "sealed/<group>/<secret>": true, "control/recover": true, TermKey: true, StateKey: true,
 }
 
 // InBackup reports whether a backup contains the records of k. A kind in neither list is in no

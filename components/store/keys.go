@@ -187,6 +187,9 @@ func LoweringKey(fmspc string) string {
 // Everywhere means all groups in FloorKey and OverrideKey; no group can have this name.
 const Everywhere = "_all"
 
+// LimitsKey is the record of the limits for all groups together.
+func LimitsKey() string { return "control/limits" }
+
 // RequireApprovalKey is the switch that demands approvals from every group.
 func RequireApprovalKey() string { return "control/require-approval" }
 

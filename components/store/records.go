@@ -130,6 +130,8 @@ var Records = []Kind{
 		"A request to permit older collateral again. The leader moves the permit to `collateral/<fmspc>`."},
 	{"control/require-approval", typeOf[RequireApproval](), Operator, 4 * kib,
 		"While the record exists, every group needs approvals, regardless of its spec."},
+	{"control/limits", typeOf[Limits](), Operator, 4 * kib,
+		"Limits for all groups together: open steps of rollouts, groups with a rollout in work, open creations. A field that is absent is no limit. While the record cannot be read, no such work begins. Repairs and requests for a named Slot do not count."},
 	{"control/queue/<id>", typeOf[QueueRequest](), Operator, 4 * kib,
 		"A request: restart, update, replace or release one Slot, resolve an undecided platform call, or retry a failed rollout. The leader deletes the request in the transaction that records the action."},
 	{"control/delete/<group>", typeOf[DeleteGroup](), Operator, 4 * kib,

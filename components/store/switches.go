@@ -1,11 +1,14 @@
 package store
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"cadre.dev/core/group"
+	"cadre.dev/core/queue"
 )
 
 // OverrideKind is the effect of an operator's override, as a part of its key.
@@ -109,6 +112,34 @@ type RequireApproval struct {
 	Reason string    `json:"reason"`
 	By     string    `json:"by"`
 	At     time.Time `json:"at"`
+}
+
+// Limits is the operator's record at control/limits.
+type Limits struct {
+	// Steps, Rollouts and Creations are 1 to queue.Max; absent: no limit.
+	Steps     int       `json:"steps,omitempty"`
+	Rollouts  int       `json:"rollouts,omitempty"`
+	Creations int       `json:"creations,omitempty"`
+	Reason    string    `json:"reason"`
+	By        string    `json:"by"`
+	At        time.Time `json:"at"`
+}
+
+// Check names each value that is out of range.
+func (l Limits) Check() error {
+	var problems []string
+	for _, one := range []struct {
+		name  queue.Limit
+		value int
+	}{{queue.Steps, l.Steps}, {queue.Rollouts, l.Rollouts}, {queue.Creations, l.Creations}} {
+		if one.value < 0 || one.value > queue.Max {
+			problems = append(problems, fmt.Sprintf("%s: is %d: must be 1 to %d, or left out for no limit; to stop all work: cadre freeze", one.name, one.value, queue.Max))
+		}
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(problems, "; "))
 }
 
 // Recovery is the operator's record at control/recover, the remedy for EPOCH_REGRESSION: the next

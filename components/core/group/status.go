@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"cadre.dev/core/queue"
 )
 
 // Condition is one judgement about a group or a Slot.
@@ -43,7 +45,9 @@ type Status struct {
 	// groups/<g>/slots/<slot>, so that no record grows with the group. Readers join them.
 	Instances []InstanceStatus `json:"instances,omitempty"`
 	Paused    bool             `json:"paused,omitempty"`
-	Term      uint64           `json:"term"`
+	// Queue is the group's place at the limits of the cluster; absent: the cluster has no limits.
+	Queue *queue.Place `json:"queue,omitempty"`
+	Term  uint64       `json:"term"`
 	// At is when it last said something new, by the clock of the leader of Term.
 	At time.Time `json:"at"`
 }

@@ -44,11 +44,18 @@ type Group struct {
 	Name string
 	// Priority: a higher one goes first.
 	Priority int
-	// Steps and Creations are the places in use. Rollout: the group has a place for its rollout.
+	// Steps and Creations are the places in use.
 	Steps, Creations int
-	Rollout          bool
+	Place
+}
+
+// Place is what the status of a group records about it.
+type Place struct {
+	// Rollout: the group has a place for its rollout.
+	Rollout bool `json:"rollout,omitempty"`
 	// Step and Create are the next step of its rollout, and its next creation.
-	Step, Create Wait
+	Step   Wait `json:"step,omitzero"`
+	Create Wait `json:"create,omitzero"`
 }
 
 // uses returns the places of a limit that g has.
@@ -64,13 +71,25 @@ func (g Group) uses(name Limit) int {
 	return 0
 }
 
+// Count adds an open piece of work to the places in use.
+func (g *Group) Count(limit Limit) {
+	switch limit {
+	case Steps:
+		g.Steps++
+		g.Rollout = true
+	case Creations:
+		g.Creations++
+	case Rollouts:
+	}
+}
+
 // Wait is the place of a group in a line. Since is when a limit first held such work, the zero time if no limit ever did.
 // Since is kept until the work begins or is not needed any more, so that another reason of a moment costs no place.
 // Ready: nothing but a limit holds the work. Only ready groups keep places free, so nothing waits for a group that
 // itself waits for a person.
 type Wait struct {
-	Since time.Time
-	Ready bool
+	Since time.Time `json:"since,omitzero"`
+	Ready bool      `json:"ready,omitempty"`
 }
 
 // Grant is what one group may begin now.

@@ -18,11 +18,11 @@ func ready(minute int) queue.Wait {
 
 func TestR98_WhoGoesFirst(t *testing.T) {
 	groups := []queue.Group{
-		{Name: "late", Priority: 50, Step: ready(9)},
-		{Name: "early", Priority: 50, Step: ready(1)},
-		{Name: "urgent", Priority: 90, Step: ready(9)},
-		{Name: "never", Priority: 50, Step: queue.Wait{Ready: true}},
-		{Name: "asks", Priority: 99, Step: queue.Wait{Since: start}}, // it waits for a person too
+		{Name: "late", Priority: 50, Place: queue.Place{Step: ready(9)}},
+		{Name: "early", Priority: 50, Place: queue.Place{Step: ready(1)}},
+		{Name: "urgent", Priority: 90, Place: queue.Place{Step: ready(9)}},
+		{Name: "never", Priority: 50, Place: queue.Place{Step: queue.Wait{Ready: true}}},
+		{Name: "asks", Priority: 99, Place: queue.Place{Step: queue.Wait{Since: start}}}, // it waits for a person too
 	}
 	for name, room := range map[string]int{"urgent": 3, "early": 2, "late": 1, "never": 0, "asks": 3} {
 		if v := queue.Judge(queue.Limits{Steps: 3}, groups, name).Step; v.Room != room {
@@ -41,8 +41,8 @@ func TestR98_WhoGoesFirst(t *testing.T) {
 func TestR98_AGroupWithoutAPlaceForItsRolloutKeepsNoStep(t *testing.T) {
 	limits := queue.Limits{Steps: 1, Rollouts: 1}
 	groups := []queue.Group{
-		{Name: "holder", Priority: 10, Rollout: true, Step: ready(9)},
-		{Name: "urgent", Priority: 90, Step: ready(1)},
+		{Name: "holder", Priority: 10, Place: queue.Place{Rollout: true, Step: ready(9)}},
+		{Name: "urgent", Priority: 90, Place: queue.Place{Step: ready(1)}},
 	}
 	if v := queue.Judge(limits, groups, "holder").Step; v.Room != 1 {
 		t.Errorf("the group with the place cannot go on: %+v", v)
@@ -54,7 +54,7 @@ func TestR98_AGroupWithoutAPlaceForItsRolloutKeepsNoStep(t *testing.T) {
 }
 
 func TestR98_ALowerLimitTakesNothingAway(t *testing.T) {
-	groups := []queue.Group{{Name: "a", Steps: 3, Rollout: true, Creations: 2}, {Name: "b", Step: ready(1), Create: ready(1)}}
+	groups := []queue.Group{{Name: "a", Steps: 3, Creations: 2, Place: queue.Place{Rollout: true}}, {Name: "b", Place: queue.Place{Step: ready(1), Create: ready(1)}}}
 	got := queue.Judge(queue.Limits{Steps: 1, Rollouts: 5, Creations: 1}, groups, "b")
 	if got.Step.Room != 0 || got.Step.Limit != queue.Steps || got.Create.Room != 0 || got.Create.Users[0] != "a (2)" {
 		t.Errorf("%+v", got)

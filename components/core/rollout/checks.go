@@ -39,6 +39,8 @@ var predicates = []predicate{
 		once: "a stop that began goes on"},
 	{names: []string{HoldGateClosed}, stops: true, only: notDrain, check: (*world).holdsOfGates,
 		once: "a gate that closes calls the Operation off"},
+	{names: []string{HoldAfterGroup}, only: []operation.Kind{operation.Create, operation.Update, operation.Delete}, check: (*world).holdsOfAfter,
+		once: "a step that began is finished"},
 	{names: []string{HoldDrained}, only: notDrain, check: (*world).holdsOfDrain,
 		once: "a drain calls the Operation off"},
 	{names: []string{HoldProtected}, from: disruptive, check: (*world).holdsOfProtection,
@@ -105,4 +107,6 @@ var predicates = []predicate{
 	{names: []string{HoldMayDisrupt}, stops: true, from: disruptive, check: (*world).holdsOfDriver},
 	{names: []string{HoldUnknownHealth, HoldBusy, HoldRecovering}, from: disruptive, check: (*world).holdsOfMember,
 		once: "may_disrupt reports a later backup"},
+	{names: []string{HoldClusterLimit}, only: []operation.Kind{operation.Create, operation.Update}, check: (*world).holdsOfLimits,
+		once: "a recorded step has its place"},
 }

@@ -8,6 +8,7 @@ import (
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
+	"cadre.dev/core/queue"
 	"cadre.dev/core/upgrade"
 )
 
@@ -51,6 +52,7 @@ func (pass *Pass) Plan() Plan {
 	p.Slots, p.Forget = w.slotRecords()
 	p.Message = w.message(actions)
 	p.Status = w.status(p)
+	p.Status.Queue = w.place(actions)
 	p.Wake, p.Clock = w.wake(actions)
 	p.Actions = append(p.Actions, w.healsToCome(actions)...)
 	return p
@@ -226,7 +228,7 @@ func (w *world) slotRecords() (records []group.SlotRecord, forget []string) {
 		// With the group goes the last record of a CVM that the listing lacked.
 		gone := w.certainlyGone(m)
 		if w.ending() {
-			gone = gone && !listed || w.obs.Deletion.KeepCVMs
+			gone = (gone && !listed || w.obs.Deletion.KeepCVMs) && len(w.obs.Followers) == 0
 		} else {
 			gone = gone && (w.deleted(m) || m.seen.Protection == nil && w.obs.Freeze == nil)
 		}
@@ -268,6 +270,7 @@ func (t *taken) add(w *world, c candidate) {
 	if c.actor == operation.ActorHealing {
 		t.healing++
 	}
+	t.steps += btoi(w.limitOf(c) == queue.Steps)
 	if w.joins(c) || w.returns(c) {
 		t.joining = append(t.joining, c.m)
 	}

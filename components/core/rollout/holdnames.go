@@ -17,6 +17,10 @@ const (
 	HoldGroupStopped = "group_stopped"
 	// HoldStopOrder: another member of the group is stopped first.
 	HoldStopOrder = "stop_order"
+	// HoldAfterGroup: a group that this one is `after` has not finished, or a group that is after this one goes first.
+	HoldAfterGroup = "after_group"
+	// HoldClusterLimit: a limit of the cluster has no place for the step (R98).
+	HoldClusterLimit = "cluster_limit"
 	// HoldGateClosed: a gate of the spec is closed (R150).
 	HoldGateClosed = "gate_closed"
 	// HoldProtected: an operator protects the Slot from disruptive steps (R139).

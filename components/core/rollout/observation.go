@@ -109,6 +109,9 @@ type Observation struct {
 	Pause, Freeze *Override
 	// Gates are the settings of gates of the group in force, by gate, or by gate/slot for a gate per Slot.
 	Gates map[string]*Override
+	Order
+	// Queue is nil while the cluster has no limits.
+	Queue *Queue
 	// Requests of operators about Slots and Operations of this group.
 	Requests []Request
 	// Deletion is set while an operator wants the whole group deleted.

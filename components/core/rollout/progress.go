@@ -254,22 +254,30 @@ func (w *world) resume() {
 
 // waitsForDecision: the remaining work waits for an operator's approval, permission or request. Or it waits until the
 // platform accepts a refused call (R74), or until the workload lets its members be stopped.
-func (w *world) waitsForDecision() bool {
-	return w.bakeRuns() || w.spec.UpdatePolicy.Type == group.Opportunistic || !w.mayRun(w.target) || w.tooHarsh() != nil || w.onlyLeaderAsks() || len(w.rec.NoValue) > 0 ||
-		w.found.waits.of(w.waitsForWord)
+func (w *world) waitsForDecision() bool { return w.lacksDecision() || w.found.waits.of(w.waitsForWord) }
+
+// lacksDecision: no step of the rollout may begin by itself, by the spec or by the records of operators.
+func (w *world) lacksDecision() bool {
+	return w.bakeRuns() || w.spec.UpdatePolicy.Type == group.Opportunistic || !w.mayRun(w.target) || w.tooHarsh() != nil || w.onlyLeaderAsks() || len(w.rec.NoValue) > 0
 }
 
 // endedByWord are the holds that only the workload's or an operator's permission ends, after any time.
-var endedByWord = []string{HoldMayDisrupt, HoldBusy, HoldLeaderNeedsApproval, HoldVersionStep, HoldIrreversible, HoldInterruption, HoldProtected, HoldDrained, HoldGateClosed}
+var endedByWord = []string{HoldMayDisrupt, HoldBusy, HoldLeaderNeedsApproval, HoldVersionStep, HoldIrreversible, HoldInterruption, HoldProtected, HoldDrained, HoldGateClosed, HoldAfterGroup}
 
-// waitsForWord: each outdated Slot waits only for such a permission, or for another Slot that does. No other Slot is
+// endedByWordOrTurn adds the wait for a place at the limits of the cluster.
+var endedByWordOrTurn = append(slices.Clip(endedByWord), HoldClusterLimit)
+
+// waitsForWord: the rollout waits for such a permission, or for its turn in the cluster.
+func (w *world) waitsForWord() bool { return w.waitsByWord(endedByWordOrTurn) }
+
+// waitsByWord: each outdated Slot waits only for one of these holds, or for another Slot that does. No other Slot is
 // in trouble. A leader's step follows all other steps, and a step of another failure domain follows those of the first.
 // A step without room follows the creation of an extra member.
-func (w *world) waitsForWord() bool {
+func (w *world) waitsByWord(words []string) bool {
 	if slices.ContainsFunc(w.tally.notAvailable, func(m *member) bool { return !m.keptByHand() && !w.awaitsCreation(m) }) {
 		return false
 	}
-	byWord := func(h Hold) bool { return slices.Contains(endedByWord, h.Predicate) }
+	byWord := func(h Hold) bool { return slices.Contains(words, h.Predicate) }
 	creation := slices.ContainsFunc(w.tally.outdated, w.awaitsCreation)
 	first := creation
 	for _, m := range w.tally.outdated {
@@ -288,11 +296,14 @@ func (w *world) waitsForWord() bool {
 	return first
 }
 
-// awaitsCreation: no CVM of m was made yet, and a gate holds its creation. An extra member waits as well while the updates
-// that it is for wait.
+// awaitsCreation: no CVM of m was made yet, and a gate, another group or a limit of the cluster holds its creation. An extra
+// member waits as well while the updates that it is for wait.
 func (w *world) awaitsCreation(m *member) bool {
-	c := candidate{m: m, kind: operation.Create, to: m.want.revision, actor: operation.ActorScaling}
-	return m.open == nil && m.missing() && len(w.holdsOfGates(c, evaluation{}))+len(w.holdsOfSurge(c, evaluation{})) > 0
+	if m.open != nil || !m.missing() {
+		return false
+	}
+	c, l := candidate{m: m, kind: operation.Create, to: m.want.revision, actor: operation.ActorScaling}, evaluation{taken: &taken{}}
+	return len(w.holdsOfGates(c, l))+len(w.holdsOfSurge(c, l))+len(w.holdsOfAfter(c, l))+len(w.holdsOfLimits(c, l)) > 0
 }
 
 // rollsTo is the rollout's step of m.

@@ -40,6 +40,8 @@ const (
 	ConditionQuarantined = "Quarantined"
 	// ConditionFlapping: Slots that were available and unavailable by turns, and do not count yet (R9).
 	ConditionFlapping = "Flapping"
+	// ConditionOrder is false while the spec's `after` has a cycle.
+	ConditionOrder = "Order"
 	// ConditionPlacement is false while members are where the spec's placement does not want them, or the placement
 	// names an unknown group.
 	ConditionPlacement = "Placement"
@@ -229,6 +231,7 @@ func (w *world) conditions(s group.Status) []group.Condition {
 		}
 		add(ConditionAdmissionPolicy, false, problems[0].Reason, Few(texts, "; "))
 	}
+	w.addOrder(add)
 	w.addPlacement(add)
 	if w.obs.Simulated {
 		add(ConditionSimulated, true, "SimulatedRoot", "admissions were made under a simulated root of trust")

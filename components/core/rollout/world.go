@@ -10,6 +10,7 @@ import (
 	"cadre.dev/core/operation"
 	"cadre.dev/core/placement"
 	"cadre.dev/core/policy"
+	"cadre.dev/core/queue"
 	"cadre.dev/core/upgrade"
 )
 
@@ -73,6 +74,8 @@ type found struct {
 	turn  once[turn]
 	// stage is the open stage.
 	stage once[stage]
+	// grant is what the limits of the cluster let the group begin.
+	grant once[queue.Grant]
 	// versions are the versions that Revisions name.
 	versions map[string][]upgrade.Target
 	// proven is the Revision for a new Slot until a member has proven the target.
@@ -311,6 +314,8 @@ type taken struct {
 	// order starts with the member of the lowest ordinal.
 	order   []*member
 	creates []string
+	// steps counts the steps that take a place at the cluster's limit of steps.
+	steps int
 	// replacing are the members that get another CVM, joining the members that are created and join the set.
 	replacing, joining []*member
 	voters             []*member

@@ -14,6 +14,8 @@ var clears = map[string]string{
 	"group_stopped":           "`stopped = false`",
 	"stop_order":              "Wait; look at the step or the hold of the other member.",
 	"drained":                 "`cadre instance undrain SLOT`; or wait for its end.",
+	"after_group":             "Wait for the named group, or repair it; or change `after`.",
+	"cluster_limit":           "Wait; `cadre queue` shows the order. `cadre limits set`, or a higher `priority`.",
 	"gate_closed":             "`cadre gate open GROUP/GATE`, with `--slot` for a gate per slot; or wait for its end.",
 	"protected":               "`cadre instance unprotect SLOT`; or wait for its end.",
 	"rollout_failed":          "Write a corrected spec, `cadre rollout undo GROUP`, or `cadre rollout retry GROUP`.",

@@ -61,6 +61,7 @@ func Again(seen Seen, v *view.View, cluster string, listing Listing, agents Repo
 	}
 	seen.Now.SilentNodes = listing.silent()
 	seen.Now.Places = places(v.All(), spec, listing)
+	seen.Now.Order = order(v, spec)
 	names := map[string]group.SlotRecord{}
 	for _, record := range v.SlotsOf(spec.Name) {
 		names[record.PlatformName] = record

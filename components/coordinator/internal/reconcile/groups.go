@@ -91,6 +91,8 @@ func (r *Reconciler) runGroups(ctx context.Context, lease store.Lease) {
 			if err := r.remove(ctx, lease, r.oldOperations(v)); err != nil && ctx.Err() == nil {
 				r.log.Warn("old operations not removed", "error", err)
 			}
+		case <-g.line.changed:
+			g.wakeNext()
 		case <-reported.C():
 			for slot := range reported.Take() {
 				g.wakeFor(slot)
@@ -157,6 +159,7 @@ func (g *groups) keep(ctx context.Context, v *view.View, changed view.Changes) {
 		}
 		return
 	}
+	g.wakeOthers(v, changed)
 	for name, index := range changed.Groups {
 		_, stored := v.Specs[name]
 		_, accepted := v.Accepted[name]
@@ -180,7 +183,39 @@ func (g *groups) one(ctx context.Context, name string) *worker {
 	return w
 }
 
+// wakeOthers wakes the groups that may wait for a changed group: those that are `after` it, and those that are being
+// deleted, perhaps after it. A group that is after others may also have read its own records before theirs were known.
+func (g *groups) wakeOthers(v *view.View, changed view.Changes) {
+	wake := func(name string) {
+		if w, runs := g.workers[name]; runs {
+			w.wake(unread)
+		}
+	}
+	for name := range v.Deletes {
+		wake(name)
+	}
+	for name := range v.Accepted {
+		if after := v.Accepted[name].Value.After; len(after) > 0 && slices.ContainsFunc(append(after[:len(after):len(after)], name), changed.Has) {
+			wake(name)
+		}
+	}
+}
+
+// wakeNext wakes the groups that may have a place at the limits of the cluster now.
+func (g *groups) wakeNext() {
+	latest, _ := g.cfg.Views.Latest()
+	if latest == nil {
+		return
+	}
+	for _, name := range g.line.next(latest.Limits.Of()) {
+		if w, runs := g.workers[name]; runs {
+			w.wake(unread)
+		}
+	}
+}
+
 func (g *groups) end(name string) {
+	g.line.leave(name, true)
 	if w, runs := g.workers[name]; runs {
 		w.stop()
 		delete(g.workers, name)
@@ -223,6 +258,7 @@ func (g *groups) run(ctx context.Context, w *worker, name string) {
 			g.cfg.Metrics.Pass(name, "panic", took.Seconds())
 			// The panic left the pass's data half done: the next pass begins from the records.
 			remembered = &pace{}
+			g.line.leave(name, false)
 			wait(ctx, errorWait)
 			w.rest(ctx, min(errorWait<<min(crashes, 8), calmest), one.read)
 			crashes++

@@ -60,6 +60,9 @@ func (p *pass) hold() {
 	if p.held == nil || p.seen.Now.Deletion != nil {
 		return // a group under deletion needs no valid spec
 	}
+	if q := p.plan.Status.Queue; q != nil {
+		q.Step.Ready, q.Create.Ready = false, false
+	}
 	for i := range p.plan.Actions {
 		if a := &p.plan.Actions[i]; a.Operation == "" {
 			a.Execute = false

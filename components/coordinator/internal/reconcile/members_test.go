@@ -151,7 +151,7 @@ func (m *member) listen(ctx context.Context, coordinators []*life) {
 	if !m.admitted || m.desired == nil {
 		return
 	}
-	if m.w.leader == "" {
+	if m.w.leader == "" && m.votes() {
 		m.w.lead(m.slot)
 	}
 	report := m.report(m.obey(m.desired.GetOperation()))
@@ -159,6 +159,9 @@ func (m *member) listen(ctx context.Context, coordinators []*life) {
 		_, _ = c.Report(ctx, m.slot, m.boot, &controlv1.ReportRequest{Report: report}) // the coordinator repeats the order
 	}
 }
+
+// votes: only the group "pg" has a leader.
+func (m *member) votes() bool { return strings.HasPrefix(m.slot, "pg-") }
 
 // obey carries out the order: a member that leads hands over to the first candidate.
 func (m *member) obey(order *controlv1.OperationOrder) []*controlv1.StepResult {
@@ -189,6 +192,10 @@ func (m *member) report(steps []*controlv1.StepResult) *controlv1.Report {
 		bytes := int64(m.sequence) * 704
 		caught, lag = false, &bytes
 	}
+	leader := m.w.leader
+	if !m.votes() {
+		role, leader = controlv1.Role_ROLE_NONE, ""
+	}
 	term := m.seenTerm
 	if said, lies := m.w.saysTerm[m.slot]; lies {
 		term = said
@@ -196,6 +203,6 @@ func (m *member) report(steps []*controlv1.StepResult) *controlv1.Report {
 	return &controlv1.Report{
 		Sequence: m.sequence, Term: term, State: m.seenState, MemberKnown: true, Steps: steps,
 		HealthyFor: durationpb.New(time.Since(m.bootAt)), BootAt: timestamppb.New(m.bootAt),
-		Member: &controlv1.MemberView{Role: role, Liveness: controlv1.Liveness_LIVENESS_ALIVE, Ready: true, CaughtUp: &caught, Leader: m.w.leader, Epoch: m.w.epoch, MayDisrupt: true, LagBytes: lag},
+		Member: &controlv1.MemberView{Role: role, Liveness: controlv1.Liveness_LIVENESS_ALIVE, Ready: true, CaughtUp: &caught, Leader: leader, Epoch: m.w.epoch, MayDisrupt: true, LagBytes: lag},
 	}
 }

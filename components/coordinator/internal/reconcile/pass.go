@@ -71,6 +71,7 @@ func (p *pass) run(ctx context.Context) (next, error) {
 		}
 	}
 	if err != nil || !ready {
+		p.line.leave(p.name, false)
 		return next{in: spread(resync)}, err
 	}
 	if fresh, err := p.settleClocks(ctx); err != nil || fresh {
@@ -91,6 +92,9 @@ func (p *pass) run(ctx context.Context) (next, error) {
 	if fresh, err := p.adopt(ctx); err != nil || fresh {
 		return next{again: fresh}, err
 	}
+	if err := p.readLine(ctx); err != nil {
+		return next{}, err
+	}
 	p.decide()
 	if maxAge := p.tooOld(); maxAge > 0 {
 		// Actions and waits rest on a recent answer of the platform.
@@ -109,7 +113,7 @@ func (p *pass) run(ctx context.Context) (next, error) {
 	if err != nil {
 		return next{}, err
 	}
-	changed, err := p.record(ctx)
+	changed, err := p.recordInTurn(ctx)
 	if err != nil {
 		return next{}, err
 	}
@@ -133,6 +137,7 @@ func (p *pass) decide() {
 	for revision, reason := range p.seen.Now.Refused {
 		p.seen.Now.Refused[revision] = bounded(reason)
 	}
+	p.seen.Now.Queue = p.limits()
 	p.seen.Pass = rollout.Evaluate(p.seen.Spec, p.seen.Records, p.seen.Now, p.now, p.cfg.Timing)
 	p.plan = p.seen.Pass.Plan()
 	p.hold()

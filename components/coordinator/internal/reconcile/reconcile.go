@@ -162,6 +162,8 @@ type Reconciler struct {
 	log *slog.Logger
 	// book holds the virtual addresses in use.
 	book book
+	// line has the groups' places at the limits of the cluster.
+	line line
 
 	// entered has the values of the operators' records by the audit chain.
 	entered entered
@@ -186,7 +188,7 @@ type Reconciler struct {
 
 // New makes a Reconciler.
 func New(cfg Config) *Reconciler {
-	return &Reconciler{cfg: cfg, log: cfg.Log, began: time.Now(), silent: map[string]string{}}
+	return &Reconciler{cfg: cfg, log: cfg.Log, began: time.Now(), silent: map[string]string{}, line: line{changed: make(chan struct{}, 1)}}
 }
 
 // Run waits for the Lease and leads while it lasts, until ctx ends.

@@ -73,6 +73,7 @@ func (s *Server) plan(ctx context.Context, v *view.View, name string, instead *g
 		}
 	}
 	seen := observe.Group(v, spec, s.cfg.Cluster, s.cfg.Platform.List(ctx, spec.Name, listAge), s.cfg.Reports)
+	seen.Now.Queue = observe.Queue(v)
 	plan := rollout.Decide(seen.Spec, seen.Records, seen.Now, s.cfg.Now().UTC(), s.cfg.Timing)
 	if r := plan.Rollout; r != nil && v.Rollouts[r.ID].Index == 0 {
 		r.By, r.Request = "", "" // the caller of the spec in force did not ask for this spec

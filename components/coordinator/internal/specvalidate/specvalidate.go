@@ -71,6 +71,9 @@ func (v *Validator) edit(records *view.View, spec group.Spec, index uint64) erro
 		problems = append(problems, group.EditProblems(inItsApp(records, accepted.Value, spec), spec)...)
 	}
 	problems = append(problems, taken(spec, accepted.Value, records.Before(index))...)
+	if p, closes := group.CycleProblem(spec, records.AfterBefore(index)); closes {
+		problems = append(problems, p)
+	}
 	// Hooks and checks name services, and can change while the content stays.
 	problems = append(problems, asProblems(lint.Actions(spec))...)
 	return invalid(spec.Name, problems)

@@ -24,6 +24,12 @@ type Changes struct {
 // Any reports whether any group is affected.
 func (c Changes) Any() bool { return c.All || len(c.Groups) > 0 }
 
+// Has reports whether a record of the group changed.
+func (c Changes) Has(name string) bool {
+	_, changed := c.Groups[name]
+	return c.All || changed
+}
+
 func (c *Changes) add(other Changes) {
 	c.All = c.All || other.All
 	for name, index := range other.Groups {

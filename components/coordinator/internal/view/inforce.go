@@ -82,6 +82,22 @@ func (v *View) Before(index uint64) map[string]group.Spec {
 	return out
 }
 
+// AfterBefore returns by group the groups that it is `after`: by its newest valid spec that was stored before index, or
+// else by the spec in force. So the later of two edits that close a cycle is the one that closes it.
+func (v *View) AfterBefore(index uint64) map[string][]string {
+	all, out := v.All(), map[string][]string{}
+	for _, name := range all.Known() {
+		spec, _, _ := all.InForce(name)
+		if stored, ok := all.Specs[name]; ok && stored.Err == nil && stored.Index < index {
+			spec = stored.Value
+		}
+		if len(spec.After) > 0 {
+			out[name] = spec.After
+		}
+	}
+	return out
+}
+
 // Known lists the groups that have a spec or had a valid one, sorted.
 func (v *View) Known() []string {
 	names := maps.Clone(v.Specs)

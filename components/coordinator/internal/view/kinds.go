@@ -110,6 +110,7 @@ var kinds = []kind{
 		v.readRotates(ctx, at, errs)
 		v.readSeals(ctx, at)
 		v.readGate(ctx, at)
+		v.readLimits(ctx, at, errs)
 		v.LastBackup = keyed[store.LastBackup](ctx, at, store.LastBackupKey, errs)[store.LastBackupKey].Value
 		v.Recovery = store.Recovery{}
 		if raised := keyed[store.Recovery](ctx, at, store.RecoverKey(), errs)[store.RecoverKey()].Value; raised.Check() == nil {

@@ -84,7 +84,9 @@ type View struct {
 	// zero: none.
 	Restored   store.Restored
 	LastBackup store.LastBackup
-	Leader     string
+	// Limits are the limits for all groups together.
+	Limits Limits
+	Leader string
 	// Bad lists the unreadable records.
 	Bad []*store.RecordError
 

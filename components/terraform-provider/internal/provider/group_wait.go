@@ -107,6 +107,8 @@ func heldBy(w written, predicate string) string {
 		return "update_policy.irreversible"
 	case rollout.HoldVersionStep:
 		return "template.compose"
+	case rollout.HoldAfterGroup:
+		return "after"
 	case rollout.HoldGateClosed:
 		return "gate"
 	case rollout.HoldStepDelay:
