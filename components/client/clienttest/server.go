@@ -120,6 +120,9 @@ type Server struct {
 	given        string // the last value of SetSecret
 	overrides    []*apiv1.Override
 	gateSettings []*apiv1.Gate
+	limits       *apiv1.Limits
+	used         *apiv1.LimitsUsed
+	queue        []*apiv1.QueueEntry
 	operators    []*apiv1.Operator
 	digests      []string               // of tokens that were added
 	recovery     *apiv1.RecoverResponse // nil: zero
@@ -205,6 +208,7 @@ func (s *Server) serve(t testing.TB, listener net.Listener) {
 	apiv1.RegisterMetricsServiceServer(server, metricsServer{s: s})
 	apiv1.RegisterLogServiceServer(server, logService{s: s})
 	apiv1.RegisterGateServiceServer(server, gateServer{s: s})
+	apiv1.RegisterQueueServiceServer(server, queueServer{s: s})
 	s.server = server
 	done := make(chan struct{})
 	go func() {

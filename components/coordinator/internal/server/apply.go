@@ -46,6 +46,12 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 	if err := c.mayRead(ctx, spec.Name); err != nil {
 		return nil, err
 	}
+	if len(spec.After) > 0 {
+		// A cycle is judged by the newest specs of all groups, and the watched ones are a moment old.
+		if err := c.load(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if err := s.cfg.Validator.Edit(c.view, spec); err != nil {
 		return nil, refused(err)
 	}
@@ -59,6 +65,11 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 		return nil, err
 	}
 	out.Warnings = append(out.Warnings, versions...)
+	for i, name := range spec.After {
+		if !slices.Contains(c.view.Known(), name) {
+			out.Warnings = append(out.Warnings, fmt.Sprintf("after[%d]: there is no group %s yet: %s waits until it is applied and available", i, name, spec.Name))
+		}
+	}
 	old, index, err := store.ReadRaw(ctx, c.store, store.GroupSpecKey(spec.Name))
 	// A plain KV edit may have left an oversized value. The spec replaces it too.
 	if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrTooLarge) {

@@ -220,6 +220,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	apiv1.RegisterMetricsServiceServer(server, newMetricsServer(s))
 	apiv1.RegisterLogServiceServer(server, logService{s: s})
 	apiv1.RegisterGateServiceServer(server, gateService{s: s})
+	apiv1.RegisterQueueServiceServer(server, queueService{s: s})
 	stop := context.AfterFunc(ctx, func() {
 		web.stop()
 		s.callers.Close() // otherwise gRPC would wait for pending token checks

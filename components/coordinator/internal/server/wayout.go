@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -160,6 +161,10 @@ func (s *Server) DeleteGroup(ctx context.Context, req *apiv1.DeleteGroupRequest)
 		}
 		return out, nil
 	}
+	if followers := c.followers(name); len(followers) > 0 {
+		return nil, status.Errorf(codes.FailedPrecondition, "group: %s still follow %s by their `after`: delete them first, or at the same time, or remove %s from their `after`",
+			strings.Join(followers, ", "), name, name)
+	}
 	out.Changed = true
 	if req.GetDryRun() {
 		return out, nil
@@ -177,6 +182,17 @@ func (s *Server) DeleteGroup(ctx context.Context, req *apiv1.DeleteGroupRequest)
 }
 
 func (c *caller) now() time.Time { return c.server.cfg.Now().UTC().Truncate(time.Millisecond) }
+
+// followers returns the groups that are `after` a group and are not being deleted.
+func (c *caller) followers(name string) (out []string) {
+	for other, after := range c.view.AfterBefore(math.MaxUint64) {
+		if _, deleted := c.view.Deletes[other]; !deleted && slices.Contains(after, name) {
+			out = append(out, other)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
 
 // deleteWarnings returns warnings about deleting a group.
 func (c *caller) deleteWarnings(name string, disks bool) []string {
