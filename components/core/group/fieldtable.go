@@ -34,7 +34,7 @@ var fields = []Field{
 	{Path: "update_policy.max_creating", Class: ActionNone, Default: "all", Range: "1 to 2000, only with `management_policy` `PARALLEL`", Line: "Slots that are created at a time. A creation ends when its slot is available. The founders of a set of voters are created together all the same."},
 	{Path: "update_policy.min_ready_seconds", Class: ActionNone, Default: "30", Range: "0 to 3600", Line: "Unbroken readiness after which a slot counts as available."},
 	{Path: "update_policy.partition", Class: ActionNone, Default: "0", Range: "0, or above `first_ordinal` up to one more than the last ordinal", Line: "Slots with a lower ordinal keep their revision."},
-	{Path: "update_policy.on_failure", Class: ActionNone, Default: "`PAUSE`", Line: "Effect of a failure on the rollout: `PAUSE`."},
+	{Path: "update_policy.on_failure", Class: ActionNone, Default: "`PAUSE`", Line: "Effect of a failure on the rollout: `PAUSE`, or `ROLLBACK` to the stable revision."},
 	{Path: "update_policy.max_failed", Class: ActionNone, Default: "0", Range: "below the number of slots that may be unavailable, extra slots included", Line: "Slots whose step may fail while the rollout goes on with the others. A failed slot keeps its part of the budget, and the rollout ends without it as `PARTITION_REACHED`. Refused for workloads with voters."},
 	{Path: "update_policy.healthy_deadline", Class: ActionNone, Default: "`10m`", Range: "`1s` to `168h`, longer than `min_ready_seconds`", Line: "Time from the platform's answer until the slot is available."},
 	{Path: "update_policy.progress_deadline", Class: ActionNone, Default: "three times `healthy_deadline`", Range: "`1s` to `672h`", Line: "Longest time between two slots that become available."},

@@ -106,6 +106,8 @@ type OnFailure string
 const (
 	// Pause stops voluntary work and keeps the mixed state (R99). The default.
 	Pause OnFailure = "PAUSE"
+	// Rollback moves the Slots back to the stable Revision, where the failure is evidence about the Revision (R101).
+	Rollback OnFailure = "ROLLBACK"
 )
 
 // UpdatePolicy bounds the disruption of a rollout.

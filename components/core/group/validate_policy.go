@@ -11,8 +11,13 @@ func (v *validator) updatePolicy(s Spec) {
 		v.add("update_policy.type", "", "%q is unknown: use %s or %s", p.Type, Proactive, Opportunistic)
 	}
 	v.actions(p)
-	if p.OnFailure != Pause {
-		v.add("update_policy.on_failure", "R99", "%q is unknown: use %s; to go back, write the earlier template again", p.OnFailure, Pause)
+	switch {
+	case p.OnFailure != Pause && p.OnFailure != Rollback:
+		v.add("update_policy.on_failure", "R99", "%q is unknown: use %s or %s", p.OnFailure, Pause, Rollback)
+	case p.OnFailure == Rollback && p.Type == Opportunistic:
+		v.add("update_policy.on_failure", "R101", "is %s, and update_policy.type is %s: no step begins automatically, so that nothing could go back; use %s, or type %s", Rollback, Opportunistic, Pause, Proactive)
+	case p.OnFailure == Rollback && p.MostDisruptiveAllowedAction == ActionNone:
+		v.add("update_policy.on_failure", "R101", "is %s, and most_disruptive_allowed_action is %s: no step is allowed, so that nothing could go back; raise it, or use %s", Rollback, ActionNone, Pause)
 	}
 	switch p.Interruption {
 	case "", InterruptionAllow, InterruptionRefuse:

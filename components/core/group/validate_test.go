@@ -54,7 +54,7 @@ func TestCTL11_ValidateRefuses(t *testing.T) {
 		"update_policy.type":                       func(s *Spec) { s.UpdatePolicy.Type = "SOMETIMES" },
 		"update_policy.leader":                     func(s *Spec) { s.UpdatePolicy.Leader = "first" },
 		"update_policy.irreversible":               func(s *Spec) { s.UpdatePolicy.Irreversible = "never" },
-		"update_policy.on_failure":                 func(s *Spec) { s.UpdatePolicy.OnFailure = "ROLLBACK" },
+		"update_policy.on_failure":                 func(s *Spec) { s.UpdatePolicy.OnFailure = "RETRY" },
 		"update_policy.partition":                  func(s *Spec) { s.UpdatePolicy.Partition = 4 },
 		"workload.kind":                            func(s *Spec) { s.Workload = Workload{Kind: "kafka"} },
 		`workload.settings["x"]`:                   func(s *Spec) { s.Workload.Settings = map[string]string{"x": "1"} },

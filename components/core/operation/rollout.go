@@ -20,6 +20,11 @@ const (
 	FailedState RolloutState = "FAILED"
 	// SupersededState: a newer spec replaced it (R105).
 	SupersededState RolloutState = "SUPERSEDED"
+	// RollingBack: it failed, and makes steps back to the stable Revision, or waits for them (R101).
+	RollingBack RolloutState = "ROLLING_BACK"
+	// RolledBack: it failed, and each in-scope Slot is back at the stable Revision and available. It stands until an
+	// operator retries the rollout, or a newer spec replaces it.
+	RolledBack RolloutState = "ROLLED_BACK"
 )
 
 // Rollout is the record at rollouts/<id>.
@@ -34,6 +39,8 @@ type Rollout struct {
 	// Verdict is the recorded reason of the failure; nil while the rollout has not failed. It stands until an operator's
 	// decision or a newer spec is recorded.
 	Verdict *Verdict `json:"verdict,omitempty"`
+	// Back is the rollback that the failure began; nil without one.
+	Back *Back `json:"back,omitempty"`
 	// Forgiven: Operations up to this Order are no evidence any more, since an operator decided to continue after them.
 	Forgiven int `json:"forgiven,omitempty"`
 	// Transfers counts the planned transfers; more than one is a defect (R53).
@@ -77,6 +84,44 @@ type Stages struct {
 	PromotedBy     string `json:"promoted_by,omitempty"`
 	PromoteRequest string `json:"promote_request,omitempty"`
 }
+
+// Back is the rollback of a rollout: the way back to the stable Revision after a failure (R101). A rollout has at most
+// one, and the spec stays as the operator wrote it.
+type Back struct {
+	// Revision is the Revision that the Slots return to.
+	Revision string    `json:"revision"`
+	Since    time.Time `json:"since"`
+	// Verdict is the evidence against the rollout's own Revision.
+	Verdict Verdict `json:"verdict"`
+	// After is the number of the rollout's last Operation before the rollback.
+	After int `json:"after,omitempty"`
+	// Transfers counts the planned transfers of the rollback; more than one is a defect (R53).
+	Transfers int `json:"transfers,omitempty"`
+	// Over: an operator retried the rolled back rollout, which goes to its own Revision again.
+	Over bool `json:"over,omitempty"`
+}
+
+// Goal is the Revision that the rollout moves its Slots to now.
+func (r *Rollout) Goal() string {
+	if r.Back != nil && !r.Back.Over {
+		return r.Back.Revision
+	}
+	return r.To
+}
+
+// Onward is the state of the rollout while it makes steps or waits for them.
+func (r *Rollout) Onward() RolloutState {
+	if r.Goal() != r.To {
+		return RollingBack
+	}
+	return Running
+}
+
+// Moves reports that a rollout in this state makes steps, or waits for them.
+func (s RolloutState) Moves() bool { return s == Running || s == RollingBack }
+
+// Failed reports that the Revision of a rollout in this state failed, and that the next step is an operator's decision.
+func (s RolloutState) Failed() bool { return s == FailedState || s == RolledBack }
 
 // Verdict is a recorded judgement about a rollout. It is made once, and later events leave it unchanged (I6).
 type Verdict struct {

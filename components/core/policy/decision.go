@@ -123,10 +123,7 @@ const (
 
 // checkOrder lists the questions with the codes that each may fail with. A code
 // that is in no row is one of the cluster's own state and fails the last question.
-var checkOrder = []struct {
-	name  CheckName
-	codes []Code
-}{
+var checkOrder = []checkRow{
 	{CheckStatement, []Code{CodeStatementNoncanonical, CodeUnsupportedVersion, CodeStatementMismatch, CodeClusterMismatch, CodeSlotMismatch, CodeBadRequest, CodeRequestTooLarge, CodeIdentityForbidden}},
 	{CheckNonce, []Code{CodeNonceInvalid, CodeNonceWrongContext}},
 	{CheckChannel, []Code{CodeChannelBindingMismatch}},
@@ -139,6 +136,21 @@ var checkOrder = []struct {
 	{CheckCompose, []Code{CodeComposeForbidden, CodeImageNotPinned}},
 	{CheckMachine, []Code{CodeMachineShared, CodeMachineNotListed, CodeMachineUnknown}},
 	{CheckLease, nil},
+}
+
+// OfRevision reports that admission refused the Revision with the code: its image, its content, or the permission to run
+// it. Other codes are about the machine, the request or the cluster.
+func (c Code) OfRevision() bool {
+	return slices.ContainsFunc(checkOrder, func(row checkRow) bool {
+		about := row.name == CheckImage || row.name == CheckRevision || row.name == CheckCompose
+		return about && slices.Contains(row.codes, c)
+	})
+}
+
+// checkRow is one question of an admission with the codes that it may fail with.
+type checkRow struct {
+	name  CheckName
+	codes []Code
 }
 
 // Checks lists all checks of an admission that ended with code, "" for a successful one. detail

@@ -27,6 +27,14 @@ func Decide(spec group.Spec, rec Records, obs Observation, now time.Time, t Timi
 func Evaluate(spec group.Spec, rec Records, obs Observation, now time.Time, t Timing) *Pass {
 	w := newWorld(spec, rec, obs, now, t)
 	w.trackRollout()
+	if w.rollout.Goal() != w.target {
+		// This pass began or ended a rollback. Every step is decided for the Revision that the group moves to from now on.
+		superseded := w.superseded
+		rec.Rollout = w.rollout
+		w = newWorld(spec, rec, obs, now, t)
+		w.trackRollout()
+		w.superseded = superseded
+	}
 	w.noteBetween()
 	return &Pass{w: w}
 }
@@ -37,7 +45,7 @@ func (pass *Pass) Plan() Plan {
 	actions, warnings := w.decide()
 	p := Plan{
 		Group:      w.spec.Name,
-		Target:     w.target,
+		Target:     w.asked,
 		Stable:     w.stable,
 		Generation: w.generation,
 		Actions:    actions,

@@ -52,6 +52,9 @@ func (w *world) message(actions []Action) string {
 			return fmt.Sprintf("waits for %s: %s", m.slot, w.whyNot(m))
 		}
 	}
+	if r.State == operation.RolledBack {
+		return r.Reason
+	}
 	return fmt.Sprintf("%d of %d slots available at %.8s", w.atTarget(), w.spec.Replicas, w.target)
 }
 
@@ -140,7 +143,7 @@ func (w *world) wake(actions []Action) (at, clock time.Time) {
 		}
 	}
 	w.wakeForBake(sooner)
-	if w.rollout.State == operation.Running && w.workLeft() && !w.waitsForPeople() {
+	if w.rollout.State.Moves() && w.workLeft() && !w.waitsForPeople() {
 		sooner(w.progressSince().Add(group.ProgressDeadline(w.spec)))
 	}
 	at = clock

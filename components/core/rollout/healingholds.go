@@ -39,7 +39,7 @@ func (w *world) updateHeld(m *member) bool {
 		return false
 	}
 	state := w.rec.Rollout
-	failed := state != nil && state.To == w.target && state.State == operation.FailedState
+	failed := state != nil && state.To == w.asked && state.State == operation.FailedState
 	return failed || w.updateRefused(m) || m.seen.Protection != nil || w.pausedFor(operation.Update, operation.ActorRollout) || !w.gate(m.want.revision).Allowed || w.exceeds(m) || w.heldByRule(m)
 }
 

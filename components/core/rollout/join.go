@@ -219,12 +219,14 @@ func (w *world) joinSlots() {
 func newWorld(spec group.Spec, rec Records, obs Observation, now time.Time, t Timing) *world {
 	w := &world{spec: spec, rec: rec, obs: obs, now: now, t: t.OrDefault()}
 	w.obs.Fleet = obs.Fleet.sorted()
-	w.target = spec.Revision()
+	w.asked = spec.Revision()
+	w.target = w.asked
 	w.stable = rec.Status.Stable
 	if r := rec.Rollout; r != nil && r.State == operation.Complete && !w.madeAnew() {
 		w.stable = r.To // the rollout is recorded before the status, and a leader may die in between
 	}
 	w.generation = w.nextGeneration()
+	w.turnBack()
 	w.dropEnded(w.obs.overrides()) // the set of members depends on the overrides
 	w.joinSlots()
 	w.joinOperations()

@@ -25,16 +25,24 @@ func (w *world) trackRollout() {
 	w.noteFailedRevisions()
 	w.startRollout()
 	r := w.rollout
-	r.Generation, r.Transfers = w.generation, w.transfersMade()
-	if w.retry != nil {
+	r.Generation = w.generation
+	if r.Goal() != w.target {
+		w.setState(operation.FailedState, fmt.Sprintf("the content of revision %.8s, to which the rollout goes back, is not recorded any more; apply a spec", r.Goal()))
+		return
+	}
+	*w.transfers() = w.transfersMade()
+	if w.retry != nil && r.RetryRequest != w.retry.ID {
 		// A refused call is tried again, regardless of the rollout's state after the refusal.
 		w.forgive()
 		r.RetriedBy, r.RetryRequest = w.retry.By, w.retry.ID
-		if r.State == operation.FailedState {
+		if r.State == operation.RolledBack {
+			r.Back.Over = true
+		}
+		if r.State.Failed() {
 			goOn(r, "an operator lets it go on: "+cmp.Or(w.retry.Reason, "no reason given"), r.Forgiven, w.now)
 		}
 	}
-	if !w.obs.Complete() || w.ending() {
+	if !w.obs.Complete() || w.ending() || r.Goal() != w.target {
 		return
 	}
 	w.noteArrivals()
@@ -46,13 +54,15 @@ func (w *world) trackRollout() {
 		// A Slot that recovers takes nothing back: the revision failed after its arrival (I6).
 	case bakes && !w.groupStopped() && w.stoppedBy() == "" && (done || r.State == operation.BakingState && !doing):
 		w.bakeAll(done)
+	case done && w.target != w.asked:
+		w.setState(operation.RolledBack, w.rolledBackText(excluded, why))
 	case done && w.spec.UpdatePolicy.Partition > 0 && len(w.tolerated()) == 0:
 		w.setState(operation.PartitionReached, fmt.Sprintf("every slot from ordinal %d on is at the target", w.spec.UpdatePolicy.Partition))
 	case done && why != "":
 		w.setState(operation.PartitionReached, fmt.Sprintf("every slot but %s is at the target: %s", excluded, why))
 	case done && !bakes:
 		w.complete("every slot is at the target and available")
-	case !doing && (r.State == operation.Complete || r.State == operation.PartitionReached):
+	case !doing && reached(r.State):
 		// A Slot that was lost after its arrival is no failure of the rollout (R90).
 	case r.State == operation.FailedState:
 		// The verdict stands until an operator decides (I6). An automatic event, such as a creation or a returning Slot,
@@ -70,7 +80,7 @@ func (w *world) trackRollout() {
 		if v := w.evidence(); v != nil {
 			w.fail(v)
 		} else {
-			w.setState(operation.Running, w.stageText())
+			w.setState(r.Onward(), cmp.Or(w.evidenceText(), w.stageText()))
 		}
 	}
 }
@@ -80,16 +90,6 @@ func (w *world) complete(why string) {
 	w.setState(operation.Complete, why)
 	w.stable = w.target
 	w.failedRevs = slices.DeleteFunc(w.failedRevs, func(rev string) bool { return rev == w.target })
-}
-
-// fail records the verdict about the rollout.
-func (w *world) fail(v *operation.Verdict) {
-	v.At = w.now
-	w.rollout.Verdict = v
-	if v.Cause == operation.CauseBake && !slices.Contains(w.failedRevs, w.target) {
-		w.failedRevs = append(w.failedRevs, w.target)
-	}
-	w.setState(operation.FailedState, verdictText(v))
 }
 
 // leftBehind returns the Slots that the spec's instance blocks or an override keep from the target, and the Slots
@@ -130,7 +130,7 @@ func verdictText(v *operation.Verdict) string {
 // goOn lets a failed rollout run again. The Operations up to a number are no evidence any more, and the rollout's
 // clock restarts.
 func goOn(r *operation.Rollout, why string, forgiven int, now time.Time) {
-	r.State, r.Reason, r.Verdict = operation.Running, why, nil
+	r.State, r.Reason, r.Verdict = r.Onward(), why, nil
 	r.Forgiven, r.ProgressAt, r.EndedAt, r.Promoted = forgiven, now, time.Time{}, 0
 }
 
@@ -174,11 +174,11 @@ func (w *world) startRollout() {
 		w.superseded = &was
 	}
 	w.rollout = &operation.Rollout{
-		ID:         fmt.Sprintf("%s-%d-%.8s", w.spec.Name, w.generation, w.target),
+		ID:         fmt.Sprintf("%s-%d-%.8s", w.spec.Name, w.generation, w.asked),
 		Group:      w.spec.Name,
 		Generation: w.generation,
 		From:       w.stable,
-		To:         w.target,
+		To:         w.asked,
 		State:      operation.Running,
 		StartedAt:  w.now,
 		ProgressAt: w.now,
@@ -200,15 +200,20 @@ func (w *world) madeAnew() bool {
 
 // goesOn: the newest rollout has the spec's target. A group that was made again begins its own rollout, with a new
 // clock and without earlier verdicts or evidence.
-func (w *world) goesOn(r *operation.Rollout) bool { return r.To == w.target && !w.madeAnew() }
+func (w *world) goesOn(r *operation.Rollout) bool { return r.To == w.asked && !w.madeAnew() }
 
 func ended(s operation.RolloutState) bool {
 	switch s {
-	case operation.Complete, operation.PartitionReached, operation.FailedState, operation.SupersededState:
+	case operation.Complete, operation.PartitionReached, operation.FailedState, operation.SupersededState, operation.RolledBack:
 		return true
-	case operation.Running, operation.BakingState, operation.PausedState:
+	case operation.Running, operation.BakingState, operation.PausedState, operation.RollingBack:
 	}
 	return false
+}
+
+// reached: the rollout brought all Slots in scope to where it moved them.
+func reached(s operation.RolloutState) bool {
+	return s == operation.Complete || s == operation.PartitionReached || s == operation.RolledBack
 }
 
 func (w *world) setState(s operation.RolloutState, reason string) {
@@ -235,7 +240,7 @@ func (w *world) setState(s operation.RolloutState, reason string) {
 // resume restarts the progress clock after a pause (R88, R93).
 func (w *world) resume() {
 	r := w.rollout
-	all := r.State == operation.Complete || r.State == operation.PartitionReached || r.State == operation.BakingState
+	all := reached(r.State) || r.State == operation.BakingState
 	if all {
 		// Failures on the way recovered before the rollout ended, and prove nothing now (R90).
 		w.forgive()
@@ -315,7 +320,7 @@ func (w *world) rollsTo(m *member) candidate {
 // restarts, as after a pause.
 func (w *world) keepProgressClock() {
 	r, waits := w.rollout, w.waitsForOverrides()
-	if !waits || r.PausedAt.IsZero() || r.State != operation.Running {
+	if !waits || r.PausedAt.IsZero() || !r.State.Moves() {
 		w.resume()
 	}
 	if waits && r.PausedAt.IsZero() {
@@ -513,6 +518,9 @@ func (w *world) waitsForPeople() bool {
 // refusal is no verdict about a Revision (R74).
 func (w *world) noteFailedRevisions() {
 	w.failedRevs = slices.Clone(w.rec.Status.FailedRevisions)
+	if r := w.rec.Rollout; w.target != w.asked && !slices.Contains(w.failedRevs, r.To) {
+		w.failedRevs = append(w.failedRevs, r.To) // it was available before it failed
+	}
 	for _, m := range w.members {
 		for _, op := range m.past {
 			blamed := op.Failure.Cause == operation.CauseBootError || op.Failure.Cause == operation.CauseDeadline || op.Failure.Cause == operation.CausePostLaunch

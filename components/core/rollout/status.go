@@ -21,7 +21,7 @@ const (
 	ConditionUpdated = "Updated"
 	// ConditionProgressing: a rollout progresses or waits.
 	ConditionProgressing = "Progressing"
-	// ConditionFailed: the rollout failed (R99).
+	// ConditionFailed: the rollout failed (R99), or failed and rolls back.
 	ConditionFailed = "Failed"
 	// ConditionObserved: every source answered (R11).
 	ConditionObserved = "Observed"
@@ -57,8 +57,8 @@ func (w *world) status(p Plan) group.Status {
 		Group:           w.spec.Name,
 		ObservedIndex:   w.rec.SpecIndex,
 		Generation:      w.generation,
-		Target:          w.target,
-		TargetNumber:    w.rec.Policy.Number(w.target),
+		Target:          w.asked,
+		TargetNumber:    w.rec.Policy.Number(w.asked),
 		Stable:          w.stable,
 		FailedRevisions: w.failedRevs,
 		Rollout:         w.rollout.ID,
@@ -79,7 +79,7 @@ func (w *world) status(p Plan) group.Status {
 		} else {
 			s.Unavailable++
 		}
-		if m.observed == w.target && !w.givenOther(m) {
+		if m.observed == w.asked && !w.givenOther(m) {
 			s.Updated++
 		}
 	}
@@ -127,8 +127,8 @@ func (w *world) instanceStatus(m *member) group.InstanceStatus {
 	}
 	s.Heals, s.OwnEnv, s.Extra = m.record.Heals, w.ownEnvWord(m), m.record.Extra
 	s.Drain, s.Protection, s.Exclusion = m.seen.Drain.status(), m.seen.Protection.status(), m.seen.Exclusion.status()
-	if r := m.seen.Refusal; r != nil && (m.seen.Admission == nil || r.At.After(m.seen.Admission.AdmittedAt)) {
-		s.LastRefusal = fmt.Sprintf("%s: %s", r.Code, r.Message)
+	if code := m.refusedFor(); code != "" {
+		s.LastRefusal = fmt.Sprintf("%s: %s", code, m.seen.Refusal.Message)
 	}
 	return s
 }
@@ -194,11 +194,15 @@ func (w *world) conditions(s group.Status) []group.Condition {
 	}
 	add(ConditionAvailable, s.Available == s.Replicas, available,
 		fmt.Sprintf("%d of %d slots are available", s.Available, s.Replicas))
-	add(ConditionUpdated, !w.workLeft() && w.obs.Complete(), pick(w.workLeft(), "Outdated", "AtTarget"),
-		fmt.Sprintf("%d of %d slots are proven at %.8s", s.Updated, s.Replicas, w.target))
-	add(ConditionProgressing, state == operation.Running || state == operation.BakingState, camel(state), w.rollout.Reason)
-	if state == operation.FailedState {
+	outdated := w.workLeft() || w.target != w.asked
+	add(ConditionUpdated, !outdated && w.obs.Complete(), pick(outdated, "Outdated", "AtTarget"),
+		fmt.Sprintf("%d of %d slots are proven at %.8s", s.Updated, s.Replicas, w.asked))
+	add(ConditionProgressing, state.Moves() || state == operation.BakingState, camel(state), w.rollout.Reason)
+	switch {
+	case state == operation.FailedState:
 		add(ConditionFailed, true, "RolloutFailed", w.rollout.Reason)
+	case w.target != w.asked:
+		add(ConditionFailed, true, camel(w.rollout.Onward()), w.evidenceText())
 	}
 	if !w.obs.Complete() {
 		add(ConditionObserved, false, "SourceSilent", w.obs.Incomplete())

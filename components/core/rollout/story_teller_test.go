@@ -148,6 +148,8 @@ func (s *story) option(text string) error {
 		p.Type = group.Opportunistic
 	case "proactive":
 		p.Type = group.Proactive
+	case "on_failure":
+		p.OnFailure = group.OnFailure(value)
 	case "interruption":
 		p.Interruption = value
 	case "disk":

@@ -14,7 +14,7 @@ import (
 func (w *world) surgeOver() bool {
 	r := w.rec.Rollout
 	// Extra members that a newer spec finds serve the rollout of that spec.
-	ended := r.To == w.target && (r.State == operation.Complete || r.State == operation.PartitionReached || r.State == operation.BakingState)
+	ended := r.To == w.asked && (reached(r.State) || r.State == operation.BakingState)
 	return ended || w.spec.UpdatePolicy.Type == group.Opportunistic
 }
 
@@ -22,7 +22,7 @@ func (w *world) surgeOver() bool {
 // requested by name.
 func (w *world) extrasOfUse(named int) int {
 	n := named
-	if r := w.rec.Rollout; r.To == w.target && r.State == operation.Running && !w.surgeWaits() {
+	if r := w.rec.Rollout; r.To == w.asked && r.State.Moves() && !w.surgeWaits() {
 		for i := range w.rec.Slots {
 			if one := &w.rec.Slots[i]; w.ofGroup(one) && w.spec.HasOrdinal(one.Ordinal) && w.waitsAtWork(one) {
 				n++

@@ -124,21 +124,34 @@ func (w *world) fitOf(c candidate, others []*member, stands func(*member) bool) 
 	return slots
 }
 
-// transfersMade counts the planned transfers of updates in this rollout (R53).
+// transfersMade counts the planned transfers of updates in this rollout (R53). A rollback has a count of its own.
 func (w *world) transfersMade() int {
-	n := 0
+	n, after := 0, 0
+	if w.target != w.asked {
+		after = w.rollout.Back.After
+	}
 	for _, m := range w.everyone {
 		for _, op := range m.past {
-			n += madeTransfer(op)
+			if op.Order > after {
+				n += madeTransfer(op)
+			}
 		}
-		if m.open != nil && w.rollout != nil && m.open.Rollout == w.rollout.ID {
+		if m.open != nil && m.open.Order > after && w.rollout != nil && m.open.Rollout == w.rollout.ID {
 			n += madeTransfer(*m.open)
 		}
 	}
 	if w.rollout != nil {
-		n = max(n, w.rollout.Transfers) // a forgiven or deleted step made its transfer anyway
+		n = max(n, *w.transfers()) // a forgiven or deleted step made its transfer anyway
 	}
 	return n
+}
+
+// transfers is the recorded count of the planned transfers of the rollout, or of its rollback.
+func (w *world) transfers() *int {
+	if w.target != w.asked {
+		return &w.rollout.Back.Transfers
+	}
+	return &w.rollout.Transfers
 }
 
 func madeTransfer(op operation.Operation) int {

@@ -40,7 +40,7 @@ func (w *world) wanted(m *member) want {
 			return want{revision: proven, why: "the " + pick(proven == w.stable, "stable", "last proven") + " revision: " + pick(w.tally.proven, "a stage of the rollout is open", "no slot has proven the target yet")}
 		}
 	}
-	return want{revision: w.target, why: "the spec's target"}
+	return want{revision: w.target, why: pick(w.target == w.asked, "the spec's target", "the stable revision: the rollout rolls back")}
 }
 
 // whyTerminating: the spec leaves the Slot out by name, or its ordinal lies below the first or beyond the last.

@@ -23,6 +23,9 @@ type world struct {
 	now  time.Time
 	t    Timing
 
+	// asked is the Revision of the operator's spec. target is the Revision that the group moves to now, and spec has its
+	// content: during a rollback an earlier Revision's.
+	asked      string
 	target     string
 	stable     string
 	generation uint64
@@ -173,7 +176,7 @@ type availability struct {
 // nextGeneration counts accepted edits that changed the target or the size.
 func (w *world) nextGeneration() uint64 {
 	s := w.rec.Status
-	if s.Target == w.target && s.Replicas == w.spec.Replicas {
+	if s.Target == w.asked && s.Replicas == w.spec.Replicas {
 		return max(s.Generation, 1)
 	}
 	return s.Generation + 1
