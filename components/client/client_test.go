@@ -201,6 +201,8 @@ func TestOutcome(t *testing.T) {
 		{"no rollout needed", func(s *group.Status) { s.RolloutState = "" }, true, ""},
 		{"partition", func(s *group.Status) { s.RolloutState, s.Updated = "PARTITION_REACHED", 1 }, true, ""},
 		{"failed", func(s *group.Status) { s.RolloutState = "FAILED" }, false, operation.FailedState},
+		{"rolling back", func(s *group.Status) { s.RolloutState, s.Updated = "ROLLING_BACK", 1 }, false, ""},
+		{"rolled back", func(s *group.Status) { s.RolloutState, s.Updated = "ROLLED_BACK", 0 }, false, operation.RolledBack},
 		{"paused", func(s *group.Status) { s.RolloutState = "PAUSED" }, false, operation.PausedState},
 		{"newer spec", func(s *group.Status) { s.ObservedIndex, s.Target = 6, "r2" }, false, operation.SupersededState},
 	} {

@@ -27,7 +27,7 @@ func (e *RolloutError) Error() string {
 
 // Outcome evaluates a view for a waiter (R144). It is done when the leader has seen the spec at
 // index and every Slot in scope proved the target and is available. The error is a *RolloutError
-// when the rollout failed, paused or was replaced. A group with OPPORTUNISTIC updates is also done
+// when the rollout failed, paused, was rolled back or was replaced. A group with OPPORTUNISTIC updates is also done
 // once its Slots are available and wait only for an operator's update.
 //
 // Outcome waits for the removal of Slots that the spec does not want. It does not wait for a Slot
@@ -53,7 +53,9 @@ func Outcome(v View, index uint64, revision string) (done bool, err error) {
 	}
 	reason := reasonOf(v)
 	switch state {
-	case operation.FailedState:
+	case operation.RollingBack:
+		return false, nil // the error comes at its end
+	case operation.FailedState, operation.RolledBack:
 		return false, &RolloutError{Group: s.Group, State: state, Reason: reason}
 	case operation.PausedState:
 		return false, &RolloutError{Group: s.Group, State: state, Reason: reason}
@@ -85,7 +87,7 @@ func Settled(v View, index uint64) bool {
 		return !leaving(v.Plan)
 	case operation.Running:
 		return waitsForUpdates(v.Plan)
-	case operation.PausedState, operation.FailedState, operation.SupersededState:
+	case operation.PausedState, operation.FailedState, operation.SupersededState, operation.RollingBack, operation.RolledBack:
 	}
 	return false
 }

@@ -15,7 +15,6 @@ import (
 	"cadre.dev/client"
 	"cadre.dev/client/format"
 	"cadre.dev/client/groupfile"
-	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
 )
 
@@ -235,7 +234,7 @@ func explain(err error, name string) error {
 		return err
 	}
 	onward := "cadre rollout resume " + name
-	if stopped.State == operation.FailedState {
+	if stopped.State.Failed() {
 		onward = "cadre rollout retry " + name // no pause holds the rollout
 	}
 	return fmt.Errorf("%w\nsee `cadre rollout status %s`; apply a corrected file to move on, or `%s`", err, name, onward)

@@ -53,12 +53,15 @@ func (a *App) rolloutRetry() *cobra.Command {
 	var reason string
 	var wait waitFlags
 	c := &cobra.Command{
-		Use: "retry GROUP", Short: "Continue a rollout that FAILED, or a step that the platform refused", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
+		Use: "retry GROUP", Short: "Continue a rollout that FAILED or was ROLLED_BACK, or a step that the platform refused", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
 		Long: "`retry` continues a rollout that FAILED; `resume` ends a pause that an operator set; `undo`\n" + `goes back to an earlier revision.
 
 Repair the cause first: a full host, a missing image, a platform that was down. The rollout
 keeps its target revision, restarts its deadlines and repeats the failed steps. To go to
 another revision, apply another spec.
+
+A retry of a rollout that was rolled back (ROLLED_BACK) tries the revision of the spec again. The
+rollout is not rolled back a second time. A retry of a rollback that FAILED repeats its steps.
 
 A retry also repeats a step that the platform refused six times in a row (the hold
 "refused"), in any state of the rollout.`,
@@ -75,8 +78,8 @@ A retry also repeats a step that the platform refused six times in a row (the ho
 				if err := a.show(out, func(render.Style) string {
 					switch {
 					case !out.Changed:
-						return fmt.Sprintf("the rollout of %s has not failed (%s), and no refused step waits for a retry: nothing is changed\n", args[0], orNone(out.State))
-					case operation.RolloutState(out.State) != operation.FailedState:
+						return fmt.Sprintf("the rollout of %s has neither failed nor been rolled back (%s), and no refused step waits for a retry: nothing is changed\n", args[0], orNone(out.State))
+					case !operation.RolloutState(out.State).Failed():
 						return fmt.Sprintf("the refused steps of %s are retried; `cadre rollout plan %s` shows the remaining holds\n", args[0], args[0])
 					}
 					return fmt.Sprintf("rollout %s continues; watch it with `cadre rollout watch %s`\n", out.Rollout, args[0])

@@ -82,7 +82,7 @@ func groupOf(name string, v client.View, more groupAnswer, now time.Time) groupM
 	}
 	if r := v.Plan.Rollout; r != nil {
 		m.Facts = append(m.Facts, fact{Name: "Hand-overs", Value: mark{fmt.Sprint(r.Transfers), plain}})
-		if r.State == operation.FailedState && r.Reason != "" && r.Reason != st.Message {
+		if r.State.Failed() && r.Reason != "" && r.Reason != st.Message {
 			m.Warnings = append([]string{r.Reason}, m.Warnings...)
 		}
 	}
@@ -146,7 +146,7 @@ func groupButtons(name string, st group.Status, overrides []client.Override) []b
 	} else {
 		out = append(out, button{Text: "Freeze", Path: actPath("freeze", name), Harsh: true})
 	}
-	if operation.RolloutState(st.RolloutState) == operation.FailedState {
+	if operation.RolloutState(st.RolloutState).Failed() {
 		out = append(out, button{Text: "Retry rollout", Path: actPath("retry", name)})
 	}
 	return append(out, button{Text: "Undo", Path: actPath("undo", name), Harsh: true})

@@ -129,10 +129,13 @@ func clusterProblems(a clusterAnswer) []problem {
 	for _, g := range a.groups {
 		name, lacking := g.GetGroup(), int(g.GetReplicas())-int(g.GetAvailable())
 		switch {
+		case operation.RolloutState(g.GetRolloutState()) == operation.RolledBack:
+			out = append(out, problem{Mark: mark{"Rolled back", bad}, Text: name + ": " + g.GetMessage(), Path: groupPath(name),
+				Fix: button{Text: "Retry", Path: actPath("retry", name)}})
 		case operation.RolloutState(g.GetRolloutState()) == operation.FailedState:
 			out = append(out, problem{Mark: mark{"Rollout failed", bad}, Text: name + ": " + g.GetMessage(), Path: groupPath(name),
 				Fix: button{Text: "Retry", Path: actPath("retry", name)}})
-		case lacking > 0 && operation.RolloutState(g.GetRolloutState()) != operation.Running:
+		case lacking > 0 && !operation.RolloutState(g.GetRolloutState()).Moves():
 			out = append(out, problem{Mark: mark{"Unavailable", bad}, Text: fmt.Sprintf("%s: %d of %d slots are unavailable", name, lacking, g.GetReplicas()), Path: groupPath(name)})
 		}
 	}

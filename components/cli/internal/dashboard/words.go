@@ -68,6 +68,10 @@ func rolloutMark(state string, paused bool) mark {
 		return mark{"Partition reached", good}
 	case operation.FailedState:
 		return mark{"Failed", bad}
+	case operation.RollingBack:
+		return mark{"Rolling back", warn}
+	case operation.RolledBack:
+		return mark{"Rolled back", bad}
 	case operation.PausedState:
 		return mark{"Paused", warn}
 	case operation.SupersededState:

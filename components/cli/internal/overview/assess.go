@@ -158,7 +158,10 @@ func ofGroups(f Facts) (out []Finding) {
 		if g.Available+drained < g.Replicas && away == 0 && !g.Deleting {
 			out = append(out, finding(Ticket, g.Name, fmt.Sprintf("%d of %d slots are available, and no slot has the reason: %s", g.Available, g.Replicas, g.Message), "cadre group describe "+g.Name))
 		}
-		if operation.RolloutState(g.RolloutState) == operation.FailedState {
+		switch operation.RolloutState(g.RolloutState) {
+		case operation.RolledBack:
+			out = append(out, finding(Ticket, g.Name, "the rollout was rolled back, and waits for an operator: "+g.Message, "cadre rollout status "+g.Name))
+		case operation.FailedState:
 			out = append(out, finding(Page, g.Name, "the rollout failed, and waits for an operator: "+g.Message, "cadre rollout status "+g.Name))
 		}
 		if g.Deleting {

@@ -87,6 +87,7 @@ func TestAssess(t *testing.T) {
 			f.Groups[0].Available = 1
 		}, nothing},
 		"rollout failed":          {func(f *Facts) { f.Groups[0].RolloutState = "FAILED" }, "page pg: the rollout failed"},
+		"rollout rolled back":     {func(f *Facts) { f.Groups[0].RolloutState = "ROLLED_BACK" }, "ticket pg: the rollout was rolled back"},
 		"being deleted":           {func(f *Facts) { f.Groups[0].Deleting = true }, "note pg: the group is being deleted"},
 		"quorum lost":             {condition("Quorum", false), "page pg: Quorum is false: because"},
 		"orphans":                 {condition("Orphans", true), "ticket pg: Orphans is true: because"},

@@ -90,7 +90,7 @@ func Status(s Style, v client.View, now time.Time) string {
 		}
 		head = append(head, callerFields("by", r.By, r.Request)...)
 		head = append(head, callerFields("retried by", r.RetriedBy, r.RetryRequest)...)
-		head = append(head, Field{"transfers", Cell{fmt.Sprint(r.Transfers), Plain}}, Field{lasts, Cell{took(*r, now), Plain}},
+		head = append(head, Field{"transfers", Cell{transfers(*r), Plain}}, Field{lasts, Cell{took(*r, now), Plain}},
 			Field{"reason", Cell{r.Reason, rolloutTone(string(r.State))}})
 	}
 	head = append(head, Field{"now", Cell{st.Message, Plain}})
@@ -135,6 +135,14 @@ func took(r operation.Rollout, now time.Time) string {
 	return format.Ago(end.Sub(r.StartedAt))
 }
 
+// transfers counts the planned hand-overs of a rollout, and those of its rollback.
+func transfers(r operation.Rollout) string {
+	if r.Back == nil {
+		return fmt.Sprint(r.Transfers)
+	}
+	return fmt.Sprintf("%d, back %d", r.Transfers, r.Back.Transfers)
+}
+
 // History lists rollouts, newest first.
 func History(s Style, list []operation.Rollout, now time.Time) string {
 	if len(list) == 0 {
@@ -143,7 +151,7 @@ func History(s Style, list []operation.Rollout, now time.Time) string {
 	rows := [][]Cell{}
 	for _, r := range list {
 		rows = append(rows, []Cell{
-			C(r.ID), T(string(r.State), rolloutTone(string(r.State))), C(format.Arrow(r.From, r.To)), C(fmt.Sprint(r.Steps)), C(fmt.Sprint(r.Transfers)),
+			C(r.ID), T(string(r.State), rolloutTone(string(r.State))), C(format.Arrow(r.From, r.To)), C(fmt.Sprint(r.Steps)), C(transfers(r)),
 			C(clock(r.StartedAt)), C(took(r, now)), C(callers(r)), C(r.Reason),
 		})
 	}

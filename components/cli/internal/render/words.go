@@ -51,9 +51,9 @@ func rolloutTone(state string) Tone {
 	switch operation.RolloutState(state) {
 	case operation.Complete, operation.PartitionReached:
 		return Good
-	case operation.FailedState:
+	case operation.FailedState, operation.RolledBack:
 		return Bad
-	case operation.PausedState, operation.SupersededState:
+	case operation.PausedState, operation.SupersededState, operation.RollingBack:
 		return Warn
 	case operation.Running:
 	}

@@ -16,7 +16,7 @@ func (r *Reconciler) note(verb, request, reason string) audit.Entry {
 	return audit.Entry{At: r.cfg.Now(), Who: audit.Leader, By: r.cfg.Slot, Request: request, Verb: verb, Reason: reason}
 }
 
-// noteRollout notes the begin of a rollout, its end, its failure, and a retry.
+// noteRollout notes the begin of a rollout, its end, its failure, its rollback, and a retry.
 func (r *Reconciler) noteRollout(op store.Op, before, after operation.Rollout) store.Op {
 	verb := rolloutVerb(before, after)
 	if verb == "" {
@@ -38,20 +38,24 @@ func rolloutVerb(before, after operation.Rollout) string {
 	if before.ID == "" {
 		return "start-rollout"
 	}
-	if before.State == after.State {
+	switch {
+	case before.State == after.State:
 		return ""
+	case before.State.Failed() && (after.State.Moves() || after.State == operation.PausedState):
+		return "continue-rollout"
 	}
 	switch after.State {
 	case operation.Complete, operation.PartitionReached:
 		return "complete-rollout"
 	case operation.FailedState:
 		return "fail-rollout"
+	case operation.RollingBack:
+		return "roll-back-rollout"
+	case operation.RolledBack:
+		return "complete-rollback"
 	case operation.SupersededState:
 		return "supersede-rollout"
 	case operation.Running, operation.PausedState:
-		if before.State == operation.FailedState {
-			return "continue-rollout"
-		}
 	}
 	return ""
 }

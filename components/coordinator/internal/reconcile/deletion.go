@@ -52,8 +52,8 @@ func (p *pass) endRollout() ([]store.Op, error) {
 	}
 	r := all[0].Value
 	switch r.State {
-	case operation.Running, operation.PausedState:
-	case operation.Complete, operation.PartitionReached, operation.FailedState, operation.SupersededState:
+	case operation.Running, operation.PausedState, operation.RollingBack:
+	case operation.Complete, operation.PartitionReached, operation.FailedState, operation.SupersededState, operation.RolledBack:
 		return nil, nil
 	}
 	r.State, r.Reason, r.EndedAt, r.Term = operation.SupersededState, "the group was deleted", p.now, p.lease.Term()

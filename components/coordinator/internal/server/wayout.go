@@ -106,10 +106,10 @@ func (s *Server) RetryRollout(ctx context.Context, req *apiv1.RetryRolloutReques
 	return out, err
 }
 
-// waitsForRetry reports whether the rollout failed, or the platform refused a step so often that it
+// waitsForRetry reports whether the rollout failed or was rolled back, or the platform refused a step so often that it
 // is not retried. The latter applies to a complete rollout too.
 func (c *caller) waitsForRetry(ctx context.Context, name string, state operation.RolloutState) (bool, error) {
-	if state == operation.FailedState {
+	if state.Failed() {
 		return true, nil
 	}
 	spec, _, ok := c.view.InForce(name)

@@ -36,6 +36,7 @@ func groupDesc(name, help string, labels ...string) *prometheus.Desc {
 // rolloutStates are all states: for each group exactly one is 1.
 var rolloutStates = []operation.RolloutState{
 	operation.Running, operation.PausedState, operation.Complete, operation.PartitionReached, operation.FailedState, operation.SupersededState,
+	operation.RollingBack, operation.RolledBack,
 }
 
 // groups are the metrics of all groups.

@@ -35,7 +35,7 @@ func OfRollout(r operation.Rollout) (s Span, ok bool) {
 			"cadre.by", r.By, "cadre.request", r.Request,
 		),
 	}
-	if r.State == operation.FailedState {
+	if r.State.Failed() {
 		s.Failed = r.Reason
 	}
 	return s, true

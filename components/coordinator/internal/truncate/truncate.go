@@ -102,6 +102,11 @@ func Operation(op operation.Operation) operation.Operation {
 // Rollout truncates r for its record.
 func Rollout(r operation.Rollout) operation.Rollout {
 	r.Reason = Page(r.Reason)
+	if r.Back != nil {
+		back := *r.Back
+		back.Verdict.Reason = Page(back.Verdict.Reason)
+		r.Back = &back
+	}
 	for _, text := range []*string{&r.By, &r.Request, &r.RetriedBy, &r.RetryRequest} {
 		*text = Text(*text, word)
 	}

@@ -2,6 +2,7 @@ package provider_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -12,7 +13,9 @@ import (
 	"syscall"
 	"testing"
 
+	"cadre.dev/client"
 	"cadre.dev/coordinator/wholetest"
+	"cadre.dev/core/operation"
 	controlv1 "cadre.dev/proto/cadre/control/v1"
 )
 
@@ -63,6 +66,37 @@ func TestAFailedRolloutSaysWhatHolds(t *testing.T) {
 	}
 	f.must("apply", "-auto-approve")
 	wants(t, "nothing to do", f.must("plan"), "No changes")
+}
+
+// A rolled back rollout fails the apply with the evidence, and the next plan shows no drift: the spec stays as written.
+func TestARolledBackRolloutSaysWhy(t *testing.T) {
+	if !wholetest.Isolated(t) {
+		return
+	}
+	program := tofu(t)
+	var flag atomic.Bool
+	c := startCluster(t, sick("web-1", &flag))
+	f := newFolder(t, program)
+	careful := strings.Replace(impatient, "update_policy {", "update_policy {\n    on_failure = \"ROLLBACK\"", 1)
+	f.write("main.tf", groupOf("one", 2, careful))
+	f.must("apply", "-auto-approve")
+	flag.Store(true)
+	f.write("main.tf", groupOf("two", 2, careful))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { // the member is healthy again once the rollout rolls back
+		_ = c.client.Watch(ctx, "web", 0, func(v client.View) (bool, error) {
+			if v.Status.RolloutState == string(operation.RollingBack) {
+				flag.Store(false)
+			}
+			return v.Status.RolloutState != string(operation.RolledBack), nil
+		}, func(error) {})
+	}()
+	out, ok := f.run("apply", "-auto-approve")
+	wants(t, "a rolled back rollout", out, "rollout of web is ROLLED_BACK", "because web-1: not available", "the spec still asks for", "cadre rollout retry web")
+	if ok {
+		t.Error("the apply succeeded")
+	}
 }
 
 // The provider is killed while it waits: the rollout continues, and the next apply finds it, for a

@@ -12,7 +12,6 @@ import (
 
 	"cadre.dev/client"
 	"cadre.dev/client/format"
-	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
 )
 
@@ -33,7 +32,7 @@ func waitFor(ctx context.Context, cl *client.Client, w written, done client.Appl
 			fmt.Sprintf("The rollout continues. Apply again to keep waiting, or see `cadre rollout status %s`. Give it more time in the timeouts block.", name))
 	case errors.As(err, &stopped):
 		onward := "cadre rollout resume " + name
-		if stopped.State == operation.FailedState {
+		if stopped.State.Failed() {
 			onward = "cadre rollout retry " + name
 		}
 		diags.AddAttributeError(path.Root(argWait), stopped.Error(),
