@@ -40,8 +40,10 @@ func TestEachWordOfAPlanHasItsEffect(t *testing.T) {
 			begun := updates(out)
 			return len(begun) == 5 && begun[1].At-begun[0].At < 2*time.Second
 		}},
-		"a release that is ill": {bad(plan.IllRelease), failsOnce},
-		"one that is dead":      {bad(plan.DeadRelease), failsOnce},
+		"a release that is ill":     {bad(plan.IllRelease), failsOnce},
+		"one that is dead":          {bad(plan.DeadRelease), failsOnce},
+		"an ill one that goes back": {back(plan.IllRelease), goesBack},
+		"a dead one that goes back": {back(plan.DeadRelease), goesBack},
 		"boots that take long": {upgrade + plain + "\ntakes boot 1m30s", func(out trace.Trace) bool {
 			return slices.Max(gaps(out, trace.Stopped, trace.Served)) > 30*time.Second
 		}},
@@ -205,6 +207,19 @@ func leaderless(out trace.Trace) []time.Duration {
 // bad is a plan in which a group gets that release, and another one later.
 func bad(release string) string {
 	return "seed 1\ncoordinators 1\nheal 8m\nrest 1h\nstill 40m\nmove 0s pg one 3\nmove 1m30s pg " + release + " 3\nmove 6m pg two 3\ngroup pg 3 none none deadline 2m"
+}
+
+// back is bad without a later change, in a group whose failed rollouts go back.
+func back(release string) string {
+	return strings.Replace(bad(release), "move 6m pg two 3\n", "", 1) + " rollback"
+}
+
+// goesBack: one member moves and goes back, and at rest every CVM has the first release again.
+func goesBack(out trace.Trace) bool {
+	last := out[len(out)-1]
+	others := func(e trace.Event) bool { return e.Slot != "pg-2" }
+	return !slices.ContainsFunc(updates(out), others) && strings.Contains(last.Resting["pg"], "ROLLED_BACK: rolled back to ") &&
+		!slices.ContainsFunc(last.CVMs, func(vm trace.CVM) bool { return vm.Hash != last.CVMs[0].Hash })
 }
 
 // failsOnce: a step runs out of time, and no other member is taken away before the next change.

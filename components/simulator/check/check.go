@@ -62,6 +62,7 @@ func ofAvailability() []Checker {
 		{"I2-set", "the workload's set changes by one member at a time, and those that are left when one is taken out are a majority of themselves", each(setChanges)},
 		{"I3", "who leads the workload is taken away last, and only after leadership moved off it or its drain's time is over", each(leaderLast)},
 		{"I6", "after a step of a rollout failed no other begins before its Slot serves again or somebody decides, and none while its record says that it failed", halt},
+		{"R101", "a rollback is recorded once, with evidence, where the spec asks for it; its steps lead away from the Revision that failed, no leader writes the spec, and at rest every member in scope runs the Revision that the group went back to", rolledBack},
 		{"I6-freeze", "while an operator has everything frozen, or a group, no Operation begins to take a member of it away", each(freeze)},
 		{"I6-pause", "while an operator has a group paused, nothing begins to take a member of it away but what heals it or is asked for by name", each(paused)},
 		{"R139", "what an operator protects is not taken away, what an operator drains by nothing but that, and what an operator excludes is not updated, or not healed", each(overrides)},

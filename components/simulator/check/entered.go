@@ -53,6 +53,6 @@ func needsEntry(e trace.Event, states map[string]operation.RolloutState) bool {
 	if !known {
 		return true
 	}
-	ended := e.Rollout.State != operation.Running && e.Rollout.State != operation.PausedState
+	ended := !e.Rollout.State.Moves() && e.Rollout.State != operation.PausedState && e.Rollout.State != operation.BakingState
 	return ended && before != e.Rollout.State
 }

@@ -25,20 +25,26 @@ func haltedByVerdict(t trace.Trace) []Violation {
 		if e.Kind != trace.Committed || e.Deleted || op == nil || s.operations[op.ID] != nil || op.Kind != operation.Update || op.Actor != operation.ActorRollout {
 			return
 		}
-		r := s.rollouts[op.Rollout]
-		for _, next := range t[i+1:] {
-			if next.Kind != trace.Committed || next.Index != e.Index {
-				break
-			}
-			if next.Rollout != nil && next.Rollout.ID == op.Rollout {
-				r = next.Rollout
-			}
-		}
+		r := s.rolloutAfter(t, i, op.Rollout)
 		if r != nil && r.State == operation.FailedState {
 			f.add(i, "%s begins for %s although its rollout failed: %s", op.ID, op.Slot, r.Reason)
 		}
 	})
 	return f
+}
+
+// rolloutAfter is the record of a rollout after the transaction of the event at i.
+func (s *state) rolloutAfter(t trace.Trace, i int, id string) *operation.Rollout {
+	r := s.rollouts[id]
+	for _, next := range t[i:] {
+		if next.Kind != trace.Committed || next.Index != t[i].Index {
+			break
+		}
+		if next.Rollout != nil && next.Rollout.ID == id {
+			r = next.Rollout
+		}
+	}
+	return r
 }
 
 // haltedByStep is I6, as far as Operations show it. After a step of a rollout failed, no later step

@@ -140,6 +140,8 @@ func (s *state) waitsForOperator(name string, e trace.Event) bool {
 		return true
 	case r.State == operation.PartitionReached && s.allServe(name) && !s.underWay(name):
 		return true // an operator releases the members that are kept from the target
+	case r.State == operation.RolledBack && s.allServe(name) && !s.underWay(name):
+		return true
 	case r.State == operation.PausedState && (s.switched(freezeSwitch) || s.switched(freezeOf(name)) || s.switched("control/pause/"+name)):
 		return true
 	}

@@ -64,6 +64,8 @@ type Group struct {
 	Approval time.Duration
 	// Deadline is the time of a step until its member is available; 0: the default of specs.
 	Deadline time.Duration
+	// Rollback: a failed rollout of the group goes back to the stable Revision.
+	Rollback bool
 }
 
 // Unhooked: drains have no hook.
@@ -260,6 +262,7 @@ func Draw(seed uint64) Plan {
 	}
 	drawChecks(Source(seed, "checks", 0), p.Moves)
 	drawBad(Source(seed, "bad", 0), &p)
+	drawRollback(Source(seed, "rollback", 0), &p)
 	drawShapes(Source(seed, "shapes", 0), p.Moves)
 	drawKept(Source(seed, "kept", 0), &p)
 	drawSpecs(Source(seed, "specs", 0), &p)
@@ -333,6 +336,18 @@ func drawBad(r *rand.Rand, p *Plan) {
 	good := bad
 	good.At, good.Release = 6*time.Minute+upTo(r, 90*time.Second), []string{"one", "two"}[r.IntN(2)]
 	p.Moves = append(p.Moves, bad, good)
+}
+
+// drawRollback lets the failed rollouts of every second group go back. Half of those with a bad release get no good one
+// afterwards: they rest where they went back to.
+func drawRollback(r *rand.Rand, p *Plan) {
+	for i := range p.Groups {
+		g := &p.Groups[i]
+		g.Rollback = r.IntN(2) == 0
+		if rests := r.IntN(2) == 0; g.Rollback && rests && g.Deadline > 0 {
+			p.Moves = slices.DeleteFunc(p.Moves, func(m Move) bool { return m.Group == g.Name && m.At >= 6*time.Minute })
+		}
+	}
 }
 
 // drawShapes makes every sixth change set another size, and every tenth another image.

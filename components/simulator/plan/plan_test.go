@@ -76,6 +76,9 @@ func size(p Plan) (n int) {
 		if g.Deadline > 0 {
 			n++
 		}
+		if g.Rollback {
+			n++
+		}
 		if g.MinReady > 0 {
 			n++
 		}

@@ -92,6 +92,9 @@ func Shorter(p Plan) []Plan {
 		if g.Deadline > 0 {
 			with(func(q *Plan) { q.Groups[i].Deadline = 0 })
 		}
+		if g.Rollback {
+			with(func(q *Plan) { q.Groups[i].Rollback = false })
+		}
 		if g.MinReady > 0 {
 			with(func(q *Plan) { q.Groups[i].MinReady = 0 })
 		}

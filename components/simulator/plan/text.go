@@ -44,6 +44,9 @@ func (p Plan) String() string {
 		if g.Approval > 0 {
 			fmt.Fprintf(&b, " approval %s", g.Approval)
 		}
+		if g.Rollback {
+			b.WriteString(" rollback")
+		}
 		b.WriteByte('\n')
 	}
 	for _, m := range p.Moves {
@@ -203,6 +206,7 @@ func (p *Plan) take(word string, values []string) (err error) {
 		if f.next("approval") {
 			p.Groups[len(p.Groups)-1].Approval = f.time()
 		}
+		p.Groups[len(p.Groups)-1].Rollback = f.next("rollback")
 	case "heal":
 		p.HealAt = f.time()
 	case "rest":

@@ -164,7 +164,7 @@ const looks = 5 * time.Second
 func (w *World) retries(ctx context.Context, f plan.Fault) {
 	for end := time.Now().Add(f.For); time.Now().Before(end) && pause(ctx, looks); {
 		st, err := simulated.Status(ctx, w.store, f.Target)
-		if err != nil || st.RolloutState != string(operation.FailedState) || w.ends(f.Target) {
+		if err != nil || !operation.RolloutState(st.RolloutState).Failed() || w.ends(f.Target) {
 			continue
 		}
 		w.request(ctx, store.QueueRequest{Kind: store.RequestRetry, Group: f.Target})

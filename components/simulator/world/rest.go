@@ -69,8 +69,11 @@ func (w *World) spec(m plan.Move) group.Spec {
 			MaxDuration: group.Duration(hookLimit), DefaultResult: group.HookResult(strings.ToUpper(g.Launch)),
 		})
 	}
-	if m.Opportunistic {
+	switch {
+	case m.Opportunistic:
 		s.UpdatePolicy.Type = group.Opportunistic
+	case g.Rollback:
+		s.UpdatePolicy.OnFailure = group.Rollback
 	}
 	s.UpdatePolicy.RequireApproval = g.Approval > 0
 	s.HealthChecks = healthChecks(m)
