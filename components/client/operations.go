@@ -242,6 +242,31 @@ func (c *Client) Retry(ctx context.Context, name, reason string) (out Retried, e
 	return out, err
 }
 
+// Promoted is the outcome of Promote.
+type Promoted struct {
+	// Changed is false when no stage waits for a promotion: Message says why.
+	Changed   bool   `json:"changed"`
+	RequestID string `json:"request_id,omitempty"`
+	Rollout   string `json:"rollout,omitempty"`
+	// Stage is the number of the stage, from 1, of Stages.
+	Stage   int    `json:"stage,omitempty"`
+	Stages  int    `json:"stages,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// Promote promotes the open stage of the group's rollout.
+func (c *Client) Promote(ctx context.Context, name, reason string) (out Promoted, err error) {
+	err = c.request(ctx, "promote the rollout of "+name, "promote", func(ctx context.Context, request string) error {
+		r, err := c.operations.PromoteRollout(ctx, &apiv1.PromoteRolloutRequest{Group: name, Reason: reason, RequestId: request})
+		out = Promoted{Changed: r.GetChanged(), Rollout: r.GetRollout(), Stage: int(r.GetStage()), Stages: int(r.GetStages()), Message: r.GetMessage()}
+		if out.Changed {
+			out.RequestID = r.GetRequestId()
+		}
+		return err
+	})
+	return out, err
+}
+
 // Deletion describes how a group is deleted. Exactly one of KeepCVMs and DeleteDisks is set, unless
 // Cancel is.
 type Deletion struct {

@@ -63,7 +63,7 @@ func Outcome(v View, index uint64, revision string) (done bool, err error) {
 		return !leaving(v.Plan), nil
 	case operation.Running:
 		return s.Available >= s.Replicas && waitsForUpdates(v.Plan), nil
-	case operation.SupersededState:
+	case operation.SupersededState, operation.BakingState:
 		return false, nil
 	case operation.Complete:
 	}
@@ -87,7 +87,7 @@ func Settled(v View, index uint64) bool {
 		return !leaving(v.Plan)
 	case operation.Running:
 		return waitsForUpdates(v.Plan)
-	case operation.PausedState, operation.FailedState, operation.SupersededState, operation.RollingBack, operation.RolledBack:
+	case operation.PausedState, operation.FailedState, operation.SupersededState, operation.RollingBack, operation.RolledBack, operation.BakingState:
 	}
 	return false
 }

@@ -24,6 +24,8 @@ const (
 	RequestResolve RequestKind = "resolve"
 	// RequestRetry retries a group's failed rollout.
 	RequestRetry RequestKind = "retry"
+	// RequestPromote promotes the named stage of a group's rollout.
+	RequestPromote RequestKind = "promote"
 	// RequestRelease ends the hold of a Slot that two Boots took from each other.
 	RequestRelease RequestKind = "release"
 )
@@ -47,7 +49,7 @@ const MaxReason = 500
 type QueueRequest struct {
 	ID   string      `json:"id"`
 	Kind RequestKind `json:"kind"`
-	// Group is required for a retry. Elsewhere it may be left out, because Slot names are unique in
+	// Group is required for a retry and a promotion. Elsewhere it may be left out, because Slot names are unique in
 	// the cluster.
 	Group string `json:"group,omitempty"`
 	// Slot of a restart, update, replace or release.
@@ -66,6 +68,9 @@ type QueueRequest struct {
 	// Operation and As of a resolve.
 	Operation string     `json:"operation,omitempty"`
 	As        Resolution `json:"as,omitempty"`
+	// Rollout and Stage of a promotion. A request for a stage that is over has no effect on the next one.
+	Rollout string `json:"rollout,omitempty"`
+	Stage   int    `json:"stage,omitempty"`
 	// DeleteDisk of a replace: the operator accepts that the disk is lost with the CVM.
 	DeleteDisk bool      `json:"delete_disk,omitempty"`
 	Reason     string    `json:"reason"`
@@ -87,13 +92,14 @@ func (q QueueRequest) Check() error {
 	}
 	needs := q.needs()
 	if needs == nil {
-		return fmt.Errorf("kind: %.80q is unknown: use restart, update, replace, resolve, retry or release", q.Kind)
+		return fmt.Errorf("kind: %.80q is unknown: use restart, update, replace, resolve, retry, promote or release", q.Kind)
 	}
 	for _, f := range []struct {
 		name string
 		set  bool
 	}{
 		{"slot", q.Slot != ""}, {"operation", q.Operation != ""}, {"as", q.As != ""}, {"delete_disk", q.DeleteDisk},
+		{"rollout", q.Rollout != ""}, {"stage", q.Stage != 0},
 	} {
 		switch {
 		case f.set && !needs[f.name]:
@@ -136,6 +142,8 @@ func (q QueueRequest) needs() map[string]bool {
 		return map[string]bool{"operation": true, "as": true}
 	case RequestRetry:
 		return map[string]bool{}
+	case RequestPromote:
+		return map[string]bool{"rollout": true, "stage": true}
 	}
 	return nil
 }
@@ -160,8 +168,10 @@ func (q QueueRequest) checkValues() error {
 		return errors.New("vm_uuid, instance_id: at most 128 bytes each")
 	case q.Gone && q.Kind != RequestReplace:
 		return fmt.Errorf("gone: a %s has none", q.Kind)
-	case q.Kind == RequestRetry && !nameGrammar.MatchString(q.Group):
+	case (q.Kind == RequestRetry || q.Kind == RequestPromote) && !nameGrammar.MatchString(q.Group):
 		return fmt.Errorf("group: %.80q is not the name of a group", q.Group)
+	case q.Rollout != "" && !idGrammar.MatchString(q.Rollout):
+		return fmt.Errorf("rollout: %.80q is not an id", q.Rollout)
 	case q.Operation != "" && !idGrammar.MatchString(q.Operation):
 		return fmt.Errorf("operation: %.80q is not an id", q.Operation)
 	case q.As != "" && q.As != ResolvedDone && q.As != ResolvedFailed:

@@ -19,6 +19,7 @@ import (
 type WayOut struct {
 	Replacement *apiv1.ReplaceInstanceResponse
 	Retried     *apiv1.RetryRolloutResponse
+	Promoted    *apiv1.PromoteRolloutResponse
 	Deleted     *apiv1.DeleteGroupResponse
 	Adoptable   []rollout.Adoptable
 	Warnings    []string
@@ -164,6 +165,20 @@ func (s *Server) RetryRollout(ctx context.Context, r *apiv1.RetryRolloutRequest)
 	}
 	out.RequestId = r.GetRequestId()
 	return out, s.askedLocked("retry", r.GetRequestId(), r.GetGroup(), r.GetReason())
+}
+
+// PromoteRollout implements OperationService.
+func (s *Server) PromoteRollout(ctx context.Context, r *apiv1.PromoteRolloutRequest) (*apiv1.PromoteRolloutResponse, error) {
+	defer s.mu.Unlock()
+	if err := s.enter(ctx, "PromoteRollout"); err != nil {
+		return nil, err
+	}
+	out := s.wayOut.Promoted
+	if out == nil {
+		return nil, status.Errorf(codes.NotFound, "no such group: %s", r.GetGroup())
+	}
+	out.RequestId = r.GetRequestId()
+	return out, s.askedLocked("promote", r.GetRequestId(), r.GetGroup(), r.GetReason())
 }
 
 // DeleteGroup implements OperationService.

@@ -83,7 +83,7 @@ func (w *world) bakeFault(m *member) (why string, from time.Time, failing bool) 
 	return why, since.Add(unwellFor), true
 }
 
-// ownFault returns what the agent of m or the platform says against m; "": nothing.
+// ownFault returns the fault of m by the statement of its agent or of the platform; "": none.
 func (w *world) ownFault(m *member) string {
 	i, r := m.seen.Instance, m.report
 	switch {

@@ -87,8 +87,9 @@ func (w *world) inStage(m *member) bool {
 	return s.number == 0 || m.extra || s.members[m]
 }
 
-// holdsOfStage holds the rollout's step of a Slot outside of the open stage. A member that never was available at what
-// it runs passes: no repair but the update helps it, and the Slots of the stage would wait for its place in the budget.
+// holdsOfStage holds the rollout's step of a Slot outside of the open stage. A member that never was available at the
+// Revision that it runs passes: only the update repairs it, and the Slots of the stage would wait for its place in the
+// budget.
 func (w *world) holdsOfStage(c candidate, _ evaluation) []Hold {
 	if c.to != w.target || w.inStage(c.m) || c.condition != well && c.condition != lost && !c.m.provenAt(c.m.runs()) {
 		return nil
@@ -120,6 +121,19 @@ func (w *world) holdsPromotion() []Hold {
 	return holds
 }
 
+// StageToPromote returns the number of the stage that waits for an operator's promotion, by the spec of the plan; ok is
+// false if none waits.
+func (p Plan) StageToPromote(spec group.Spec) (number int, ok bool) {
+	if p.Rollout == nil || p.Rollout.StagesPassed >= len(spec.UpdatePolicy.Stages) {
+		return 0, false
+	}
+	number = p.Rollout.StagesPassed + 1
+	waits := slices.ContainsFunc(p.Actions, func(a Action) bool {
+		return slices.ContainsFunc(a.Holds, func(h Hold) bool { return h.Predicate == HoldStagePromotion })
+	})
+	return number, waits && spec.UpdatePolicy.Stages[number-1].Asks() && p.Rollout.Promoted < number
+}
+
 // clockText is a time of today, or with its date.
 func (w *world) clockText(at time.Time) string {
 	if at.Sub(w.now) < 12*time.Hour {
@@ -132,7 +146,7 @@ func (w *world) stageName(s stage) string {
 	return fmt.Sprintf("stage %d of %d", s.number, len(w.spec.UpdatePolicy.Stages))
 }
 
-// afterStage describes what moves once s is over.
+// afterStage names the Slots that move after s.
 func (w *world) afterStage(s stage) string {
 	n := w.spec.Replicas
 	if next := w.spec.UpdatePolicy.Stages; s.number < len(next) {

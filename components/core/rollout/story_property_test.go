@@ -24,6 +24,7 @@ func TestR70_PropertyStoriesOfEverythingAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.drawGates(t)
+		s.drawStages(t)
 		for range rapid.IntRange(1, 12).Draw(t, "events") {
 			s.disturb(t)
 			for range rapid.IntRange(1, 30).Draw(t, "passes") {
@@ -85,6 +86,9 @@ func (s *story) disturb(t *rapid.T) {
 		"the leader changes", "the leader changes, its clock is 3m ahead", "the leader changes, its clock is 3m behind",
 		"the coordinator will die before its next call", "the coordinator will die after its next call",
 	}
+	if len(s.c.spec.UpdatePolicy.Stages) > 0 {
+		lines = append(lines, s.promote())
+	}
 	if c := s.w.of(slot); c != nil && c.boot != "" {
 		lines = append(lines, slot+" falls silent", slot+" is heard again", slot+" is sick", slot+" recovers",
 			slot+" reboots by itself", "the agent of "+slot+" restarts", slot+" lags by 7 bytes", slot+" has caught up",
@@ -100,7 +104,7 @@ func (s *story) disturb(t *rapid.T) {
 
 // calm ends all disturbances.
 func (s *story) calm(t *rapid.T) {
-	lines := []string{"operator removes the gates", "host host-0 answers again", "host host-1 answers again", "operator resumes the group", "operator starts the group", "revision B works", "the platform's list answers again", "the leader changes", "operator wants revision D"}
+	lines := []string{"operator sets stages 0", "operator removes the gates", "host host-0 answers again", "host host-1 answers again", "operator resumes the group", "operator starts the group", "revision B works", "the platform's list answers again", "the leader changes", "operator wants revision D"}
 	for _, slot := range s.c.spec.Members() {
 		lines = append(lines, "operator undrains "+slot, "operator unprotects "+slot, "operator includes "+slot, "calls of "+slot+" succeed again", "hooks of "+slot+" are content")
 		if c := s.w.of(slot); c != nil {

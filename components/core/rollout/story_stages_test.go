@@ -46,7 +46,7 @@ func (s *story) stageOption(word, value string) (err error) {
 }
 
 // staged checks R94 for a step of the rollout that begins: with it, no more Slots have the target than the open stage
-// lets move. A member that never worked at what it runs passes.
+// lets move. A member that never worked at its Revision passes.
 func (k *checker) staged(a rollout.Action, op operation.Operation, rec rollout.Records) {
 	stable, r, stages := rec.Status.Stable, k.c.plan.Rollout, k.c.spec.UpdatePolicy.Stages
 	if op.Kind != operation.Update || op.Actor != operation.ActorRollout || a.Extra || a.Class == rollout.ClassBroken {
@@ -86,7 +86,7 @@ func (s *story) drawStages(t *rapid.T) {
 	}
 }
 
-// promote is what an operator does about a stage that waits.
+// promote is the line of an operator who promotes the open stage.
 func (s *story) promote() string {
 	r := s.c.plan.Rollout
 	if r == nil {

@@ -35,6 +35,7 @@ func stuck(b *bench) {
 	b.SetWayOut(clienttest.WayOut{
 		Replacement: &apiv1.ReplaceInstanceResponse{VmUuid: "vm-1", InstanceId: instance, PlatformName: "demo-worker-1", Warnings: []string{"the spec preserves the disk \"data\", which is lost anyway"}},
 		Retried:     &apiv1.RetryRolloutResponse{Changed: true, Rollout: "worker-4", RolloutState: "FAILED"},
+		Promoted:    &apiv1.PromoteRolloutResponse{Changed: true, Rollout: "worker-4", Stage: 1, Stages: 2},
 		Deleted:     &apiv1.DeleteGroupResponse{Changed: true, Slots: []string{"worker-0", "worker-1"}, Warnings: []string{"running members lose their credentials: worker-0"}},
 		Warnings:    []string{"the leader assumes that RESTART had no effect"},
 		HeldDisks:   []string{"worker-2"},
@@ -67,6 +68,8 @@ func TestWayOutPictures(t *testing.T) {
 		"instance_restart_wait":         {ExitOK, []string{"instance", "restart", "worker-1", "--reason", "it leaks"}},
 		"instance_restart_service":      {ExitOK, []string{"instance", "restart", "worker-1", "--service", "web", "--reason", "it leaks"}},
 		"rollout_retry":                 {ExitOK, []string{"rollout", "retry", "worker", "--reason", "the host is back"}},
+		"rollout_promote":               {ExitOK, []string{"rollout", "promote", "worker", "--reason", "it is as fast as before"}},
+		"rollout_promote_help":          {ExitOK, []string{"rollout", "promote", "--help"}},
 		"rollout_retry_help":            {ExitOK, []string{"rollout", "retry", "--help"}},
 		"group_delete_help":             {ExitOK, []string{"group", "delete", "--help"}},
 		"group_delete_unsure":           {ExitUsage, []string{"group", "delete", "worker", "--delete-disks", "--reason", "moved"}},

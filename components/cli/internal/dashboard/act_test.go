@@ -107,10 +107,14 @@ func TestRequestsFromThePage(t *testing.T) {
 		t.Errorf("a second time: %d %s", code, body)
 	}
 	s := world(t)
-	s.SetWayOut(clienttest.WayOut{Retried: &apiv1.RetryRolloutResponse{Changed: true, Rollout: "kafka-1", RolloutState: "FAILED"}})
+	s.SetWayOut(clienttest.WayOut{Retried: &apiv1.RetryRolloutResponse{Changed: true, Rollout: "kafka-1", RolloutState: "FAILED"},
+		Promoted: &apiv1.PromoteRolloutResponse{Changed: true, Rollout: "kafka-1", Stage: 1, Stages: 2}})
 	b = entered(t, s)
 	if code, body := b.act("act/retry?on=kafka"); code != http.StatusUnprocessableEntity || !strings.Contains(body, "reason: is missing") {
 		t.Errorf("a retry without a reason: %d %s", code, body)
+	}
+	if code, body := b.act("act/promote?on=kafka", "reason", "it is as fast"); code != http.StatusOK || !strings.Contains(body, "stage 1 of 2 is promoted") {
+		t.Errorf("%d %s", code, body)
 	}
 	if code, body := b.act("act/retry?on=kafka", "reason", "the disk is larger"); code != http.StatusOK || !strings.Contains(body, "rollout kafka-1 continues") {
 		t.Errorf("%d %s", code, body)

@@ -138,7 +138,7 @@ var actions = func() map[string]action {
 			"The rollout ends without the instance, or healing leaves it as it is. It stays in service and counts in every budget and quorum.",
 			field{Name: "from", Label: "From", Choices: choices("", "", "rollouts and healing", "rollout", "rollouts", "healing", "healing")}, durationField, reasonField),
 		clearAction(client.OverrideExclude, "slot", "Include %s again", "cadre instance include %s", "The instance is updated and healed like the others again, unless the spec excludes it."),
-		restartAction, retryAction, undoAction, approveAction, cancelAction,
+		restartAction, retryAction, promoteAction, undoAction, approveAction, cancelAction,
 		markAction("mark-succeeded", "done", "Mark the call of %s as succeeded", "The operation continues and waits for the new boot, as after a call that the platform confirmed."),
 		markAction("mark-failed", "failed", "Mark the call of %s as failed", "The operation fails. The leader plans the step again while the group still needs it."),
 	} {
@@ -177,6 +177,20 @@ var retryAction = action{verb: "retry", on: "group", title: "Retry the rollout o
 			return fmt.Sprintf("the rollout of %s has not failed (%s): nothing is changed", on, orDash(out.State)), nil
 		}
 		return fmt.Sprintf("rollout %s continues", out.Rollout), nil
+	}}
+
+var promoteAction = action{verb: "promote", on: "group", title: "Promote the stage of %s", command: "cadre rollout promote %s",
+	effect: "The next stage of the rollout opens, and its slots are updated. A stage that still bakes is not promoted.",
+	fields: []field{reasonField},
+	do: func(ctx context.Context, s *Server, on string, in url.Values) (string, error) {
+		out, err := s.Client.Promote(ctx, on, in.Get("reason"))
+		switch {
+		case err != nil:
+			return "", err
+		case !out.Changed:
+			return fmt.Sprintf("no stage of %s waits for a promotion (%s): nothing is changed", on, orDash(out.Message)), nil
+		}
+		return fmt.Sprintf("stage %d of %d is promoted", out.Stage, out.Stages), nil
 	}}
 
 var cancelAction = action{verb: "cancel", on: "request", title: "Cancel the request %s", command: "cadre operation cancel %s",

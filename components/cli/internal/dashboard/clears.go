@@ -37,6 +37,9 @@ var clears = map[string]string{
 	"backoff":                 "Wait for the next attempt.",
 	"refused":                 "Correct the reason in the message, then `cadre rollout retry GROUP`.",
 	"domain_in_progress":      "Wait; `cadre instance update SLOT` skips the order. Without `order` the rollout takes members of several domains.",
+	"stage_in_progress":       "Wait; `cadre instance update SLOT` skips the stages.",
+	"stage_baking":            "Wait; `cadre instance update SLOT` skips the stages.",
+	"stage_needs_promotion":   "`cadre rollout promote GROUP`, or `cadre gate open` as the message says.",
 	"precondition":            "Change the spec, or correct the platform, as the message says.",
 	"predecessor":             "Wait; `management_policy = \"PARALLEL\"` skips this rule.",
 	"max_creating":            "Wait; a larger `update_policy.max_creating` creates more slots at a time.",
@@ -87,5 +90,5 @@ func clearedBy(predicate, group, slot string) string {
 // remedies name the action of the dashboard that clears a hold.
 var remedies = map[string]string{
 	"paused": "resume", "frozen": "unfreeze", "drained": "undrain", "protected": "unprotect", "not_approved": "approve",
-	"rollout_failed": "retry", "refused": "retry",
+	"rollout_failed": "retry", "refused": "retry", "stage_needs_promotion": "promote",
 }

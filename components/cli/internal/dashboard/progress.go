@@ -83,7 +83,7 @@ func laneOf(i group.InstanceStatus, target string) int {
 func progressOf(v client.View, spec group.Spec) progressModel {
 	st := v.Status
 	state := operation.RolloutState(st.RolloutState)
-	m := progressModel{Moving: state.Moves() || state == operation.PausedState || state.Failed() || st.Paused}
+	m := progressModel{Moving: state.Moves() || state == operation.BakingState || state == operation.PausedState || state.Failed() || st.Paused}
 	m.Lanes = make([]lane, len(laneTitles))
 	for n, title := range laneTitles {
 		m.Lanes[n].Title = title

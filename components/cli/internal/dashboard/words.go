@@ -62,6 +62,8 @@ func rolloutMark(state string, paused bool) mark {
 	switch operation.RolloutState(state) {
 	case operation.Running:
 		return mark{"Running", busy}
+	case operation.BakingState:
+		return mark{"Baking", busy}
 	case operation.Complete:
 		return mark{"Complete", good}
 	case operation.PartitionReached:

@@ -55,7 +55,7 @@ func rolloutTone(state string) Tone {
 		return Bad
 	case operation.PausedState, operation.SupersededState, operation.RollingBack:
 		return Warn
-	case operation.Running:
+	case operation.Running, operation.BakingState:
 	}
 	return Plain
 }

@@ -158,7 +158,7 @@ func requests(v *view.View, name string) []rollout.Request {
 			if v.Operations[q.Operation].Value.Group != name || q.Group != "" && q.Group != name {
 				continue
 			}
-		case store.RequestRetry:
+		case store.RequestRetry, store.RequestPromote:
 			if q.Group != name {
 				continue
 			}
@@ -167,7 +167,7 @@ func requests(v *view.View, name string) []rollout.Request {
 		}
 		out = append(out, rollout.Request{
 			ID: id, Kind: rollout.RequestKind(q.Kind), Slot: q.Slot, VMUUID: q.VMUUID, InstanceID: q.InstanceID, Gone: q.Gone, At: q.At, Service: q.Service,
-			Operation: q.Operation, As: string(q.As), Reason: q.Reason, By: q.By, Spent: spent[id],
+			Operation: q.Operation, As: string(q.As), Rollout: q.Rollout, Stage: q.Stage, Reason: q.Reason, By: q.By, Spent: spent[id],
 		})
 	}
 	return out

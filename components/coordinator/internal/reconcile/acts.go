@@ -22,11 +22,17 @@ func (r *Reconciler) noteRollout(op store.Op, before, after operation.Rollout) s
 	if verb == "" {
 		return op
 	}
-	request := after.Request
-	if verb == "continue-rollout" {
+	request, promoted := after.Request, ""
+	switch verb {
+	case "continue-rollout":
 		request = after.RetryRequest
+	case "promote-stage":
+		request, promoted = "", fmt.Sprintf(", stage %d has baked", after.StagesPassed)
+		if after.Promoted == after.StagesPassed {
+			request, promoted = after.PromoteRequest, fmt.Sprintf(", stage %d promoted by %s", after.Promoted, after.PromotedBy)
+		}
 	}
-	text := fmt.Sprintf("group %s, revision %.12s, spec by %s", after.Group, after.To, cmp.Or(after.By, "unknown"))
+	text := fmt.Sprintf("group %s, revision %.12s, spec by %s", after.Group, after.To, cmp.Or(after.By, "unknown")) + promoted
 	if after.Reason != "" {
 		text += ": " + after.Reason
 	}
@@ -39,6 +45,8 @@ func rolloutVerb(before, after operation.Rollout) string {
 		return "start-rollout"
 	}
 	switch {
+	case before.State == after.State && after.StagesPassed > before.StagesPassed:
+		return "promote-stage"
 	case before.State == after.State:
 		return ""
 	case before.State.Failed() && (after.State.Moves() || after.State == operation.PausedState):
@@ -55,7 +63,7 @@ func rolloutVerb(before, after operation.Rollout) string {
 		return "complete-rollback"
 	case operation.SupersededState:
 		return "supersede-rollout"
-	case operation.Running, operation.PausedState:
+	case operation.Running, operation.BakingState, operation.PausedState:
 	}
 	return ""
 }

@@ -52,7 +52,7 @@ func (p *pass) endRollout() ([]store.Op, error) {
 	}
 	r := all[0].Value
 	switch r.State {
-	case operation.Running, operation.PausedState, operation.RollingBack:
+	case operation.Running, operation.BakingState, operation.PausedState, operation.RollingBack:
 	case operation.Complete, operation.PartitionReached, operation.FailedState, operation.SupersededState, operation.RolledBack:
 		return nil, nil
 	}

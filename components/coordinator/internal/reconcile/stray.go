@@ -41,7 +41,7 @@ func strayRequest(v *view.View, q store.QueueRequest) error {
 		return fmt.Errorf("slot: there is no slot %s", q.Slot)
 	case q.Operation != "" && !operation:
 		return fmt.Errorf("operation: %s is not recorded any more", q.Operation)
-	case q.Kind == store.RequestRetry && !slices.Contains(v.Known(), q.Group):
+	case (q.Kind == store.RequestRetry || q.Kind == store.RequestPromote) && !slices.Contains(v.Known(), q.Group):
 		return fmt.Errorf("group: there is no group %s", q.Group)
 	}
 	return nil

@@ -125,6 +125,34 @@ func (c *caller) waitsForRetry(ctx context.Context, name string, state operation
 	}), nil
 }
 
+// PromoteRollout implements OperationService.
+func (s *Server) PromoteRollout(ctx context.Context, req *apiv1.PromoteRolloutRequest) (*apiv1.PromoteRolloutResponse, error) {
+	c, err := s.decider(ctx, store.QueuePrefix, "reason", req.GetReason())
+	if err != nil {
+		return nil, err
+	}
+	name := req.GetGroup()
+	if err := c.mayRead(ctx, name); err != nil {
+		return nil, err
+	}
+	spec, _, ok := c.view.InForce(name)
+	if !ok {
+		return nil, status.Error(codes.NotFound, "no such group: "+name)
+	}
+	plan, err := s.plan(ctx, c.view, name, &spec)
+	if err != nil {
+		return nil, err
+	}
+	stage, waits := plan.StageToPromote(spec)
+	out := &apiv1.PromoteRolloutResponse{RequestId: req.GetRequestId(), Rollout: plan.Rollout.ID, Stage: uint32(stage), Stages: uint32(len(spec.UpdatePolicy.Stages)), Message: plan.Rollout.Reason}
+	if !waits {
+		return out, nil
+	}
+	out.Changed = true
+	out.RequestId, err = c.enqueue(ctx, store.QueueRequest{ID: req.GetRequestId(), Kind: store.RequestPromote, Group: name, Rollout: plan.Rollout.ID, Stage: stage, Reason: req.GetReason()})
+	return out, err
+}
+
 // DeleteGroup implements OperationService.
 func (s *Server) DeleteGroup(ctx context.Context, req *apiv1.DeleteGroupRequest) (*apiv1.DeleteGroupResponse, error) {
 	if !req.GetCancel() && req.GetKeepCvms() == req.GetDeleteDisks() {

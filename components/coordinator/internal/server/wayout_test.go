@@ -255,6 +255,31 @@ func TestRetryRepeatsOnlyFailedWork(t *testing.T) {
 	}
 }
 
+// TestR95_AStageIsPromotedOnlyWhereItWaits: the request names the rollout and the stage, and nothing is written where no
+// stage waits.
+func TestR95_AStageIsPromotedOnlyWhereItWaits(t *testing.T) {
+	a, _, _ := newAsked(t)
+	ctx := as(t.Context(), operatorToken)
+	out, err := a.PromoteRollout(ctx, &apiv1.PromoteRolloutRequest{Group: "pg"})
+	if err != nil || out.GetChanged() || len(a.queue(t)) != 0 {
+		t.Errorf("no stage waits: %v, %v", out, err)
+	}
+	if _, err := a.PromoteRollout(ctx, &apiv1.PromoteRolloutRequest{Group: "web"}); status.Code(err) != codes.NotFound {
+		t.Errorf("no such group: %v", err)
+	}
+	for problem, q := range map[string]store.QueueRequest{
+		"":        {Rollout: "pg-2-0123", Stage: 1},
+		"stage":   {Rollout: "pg-2-0123"},
+		"rollout": {Rollout: "a/b", Stage: 1},
+		"slot":    {Rollout: "pg-2-0123", Stage: 1, Slot: "pg-0"},
+	} {
+		q.ID, q.Kind, q.Group = "p1", store.RequestPromote, "pg"
+		if err := q.Check(); (err == nil) != (problem == "") || err != nil && !strings.HasPrefix(err.Error(), problem) {
+			t.Errorf("%+v: %v", q, err)
+		}
+	}
+}
+
 func TestAGroupIsDeletedOneWay(t *testing.T) {
 	a, _, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)

@@ -35,7 +35,7 @@ func groupDesc(name, help string, labels ...string) *prometheus.Desc {
 
 // rolloutStates are all states: for each group exactly one is 1.
 var rolloutStates = []operation.RolloutState{
-	operation.Running, operation.PausedState, operation.Complete, operation.PartitionReached, operation.FailedState, operation.SupersededState,
+	operation.Running, operation.BakingState, operation.PausedState, operation.Complete, operation.PartitionReached, operation.FailedState, operation.SupersededState,
 	operation.RollingBack, operation.RolledBack,
 }
 

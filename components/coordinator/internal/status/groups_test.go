@@ -106,7 +106,7 @@ func TestOnlyTheLeaderServesGauges(t *testing.T) {
 	want := []string{
 		"condition Available 0", "condition Quarantined 1", "holds paused 2", "holds quorum 1",
 		fmt.Sprintf("oldest_operation_timestamp_seconds RESTART %v", float64(at.Unix())), "operations_open RESTART BOOTING 2", "paused 1",
-		"rollout_state COMPLETE 0", "rollout_state FAILED 0", "rollout_state PARTITION_REACHED 0", "rollout_state PAUSED 1", "rollout_state ROLLED_BACK 0", "rollout_state ROLLING_BACK 0", "rollout_state RUNNING 0", "rollout_state SUPERSEDED 0",
+		"rollout_state BAKING 0", "rollout_state COMPLETE 0", "rollout_state FAILED 0", "rollout_state PARTITION_REACHED 0", "rollout_state PAUSED 1", "rollout_state ROLLED_BACK 0", "rollout_state ROLLING_BACK 0", "rollout_state RUNNING 0", "rollout_state SUPERSEDED 0",
 		"slots Available 1", "slots Quarantined 1", "slots Restarting 1", "slots_available 1", "slots_on_node a 2", "slots_updated 2", "slots_wanted 3",
 	}
 	if got := gauges(t, m, "pg"); !slices.Equal(got, want) {

@@ -112,6 +112,8 @@ func heldBy(w written, predicate string) string {
 		return "gate"
 	case rollout.HoldStepDelay:
 		return "update_policy.step_delay"
+	case rollout.HoldStage, rollout.HoldStageBaking, rollout.HoldStagePromotion:
+		return "update_policy.stage"
 	case rollout.HoldRolloutFailed:
 		return "update_policy.on_failure"
 	case rollout.HoldDeleteDisks, rollout.HoldScaleInOrder:

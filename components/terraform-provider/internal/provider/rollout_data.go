@@ -152,7 +152,7 @@ func newRolloutData() datasource.DataSource {
 	return &question[rolloutData]{
 		name: "rollout", about: "How far the rollout of a group is.",
 		attributes: map[string]schema.Attribute{
-			"id": text("The rollout's name."), "state": text("`RUNNING`, `PAUSED`, `COMPLETE`, `PARTITION_REACHED`, `FAILED` or `SUPERSEDED`."), "reason": text("Why it is in that state."),
+			"id": text("The rollout's name."), "state": text("`RUNNING`, `BAKING`, `PAUSED`, `COMPLETE`, `PARTITION_REACHED`, `FAILED` or `SUPERSEDED`."), "reason": text("Why it is in that state."),
 			"target_revision": text("Revision that the spec asks for."), "stable_revision": text("Last revision whose rollout completed."), "message": text("The progress, in one line."),
 			"complete": flagged("Whether every slot in scope is at the target and available."), "paused": flagged("Whether an operator paused it."),
 			"replicas": whole("Slots."), "updated": whole("Slots at the target."), "available": whole("Slots that count."), "failed_revisions": textList("Revisions that never became available somewhere."),

@@ -742,6 +742,152 @@ func (x *RetryRolloutResponse) GetRolloutState() string {
 	return ""
 }
 
+type PromoteRolloutRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	RequestId     string                 `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PromoteRolloutRequest) Reset() {
+	*x = PromoteRolloutRequest{}
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PromoteRolloutRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PromoteRolloutRequest) ProtoMessage() {}
+
+func (x *PromoteRolloutRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PromoteRolloutRequest.ProtoReflect.Descriptor instead.
+func (*PromoteRolloutRequest) Descriptor() ([]byte, []int) {
+	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *PromoteRolloutRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *PromoteRolloutRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *PromoteRolloutRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+type PromoteRolloutResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// False when no stage waits for an operator's promotion: message says why. Nothing is written then.
+	Changed   bool   `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
+	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Rollout   string `protobuf:"bytes,3,opt,name=rollout,proto3" json:"rollout,omitempty"`
+	// The number of the stage, from 1, and how many stages the rollout has.
+	Stage         uint32 `protobuf:"varint,4,opt,name=stage,proto3" json:"stage,omitempty"`
+	Stages        uint32 `protobuf:"varint,5,opt,name=stages,proto3" json:"stages,omitempty"`
+	Message       string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PromoteRolloutResponse) Reset() {
+	*x = PromoteRolloutResponse{}
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PromoteRolloutResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PromoteRolloutResponse) ProtoMessage() {}
+
+func (x *PromoteRolloutResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PromoteRolloutResponse.ProtoReflect.Descriptor instead.
+func (*PromoteRolloutResponse) Descriptor() ([]byte, []int) {
+	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *PromoteRolloutResponse) GetChanged() bool {
+	if x != nil {
+		return x.Changed
+	}
+	return false
+}
+
+func (x *PromoteRolloutResponse) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *PromoteRolloutResponse) GetRollout() string {
+	if x != nil {
+		return x.Rollout
+	}
+	return ""
+}
+
+func (x *PromoteRolloutResponse) GetStage() uint32 {
+	if x != nil {
+		return x.Stage
+	}
+	return 0
+}
+
+func (x *PromoteRolloutResponse) GetStages() uint32 {
+	if x != nil {
+		return x.Stages
+	}
+	return 0
+}
+
+func (x *PromoteRolloutResponse) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 type DeleteGroupRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Group string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
@@ -758,7 +904,7 @@ type DeleteGroupRequest struct {
 
 func (x *DeleteGroupRequest) Reset() {
 	*x = DeleteGroupRequest{}
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[12]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -770,7 +916,7 @@ func (x *DeleteGroupRequest) String() string {
 func (*DeleteGroupRequest) ProtoMessage() {}
 
 func (x *DeleteGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[12]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -783,7 +929,7 @@ func (x *DeleteGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteGroupRequest.ProtoReflect.Descriptor instead.
 func (*DeleteGroupRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{12}
+	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DeleteGroupRequest) GetGroup() string {
@@ -841,7 +987,7 @@ type DeleteGroupResponse struct {
 
 func (x *DeleteGroupResponse) Reset() {
 	*x = DeleteGroupResponse{}
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[13]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -853,7 +999,7 @@ func (x *DeleteGroupResponse) String() string {
 func (*DeleteGroupResponse) ProtoMessage() {}
 
 func (x *DeleteGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[13]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -866,7 +1012,7 @@ func (x *DeleteGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteGroupResponse.ProtoReflect.Descriptor instead.
 func (*DeleteGroupResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{13}
+	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DeleteGroupResponse) GetChanged() bool {
@@ -899,7 +1045,7 @@ type ListAdoptableRequest struct {
 
 func (x *ListAdoptableRequest) Reset() {
 	*x = ListAdoptableRequest{}
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[14]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -911,7 +1057,7 @@ func (x *ListAdoptableRequest) String() string {
 func (*ListAdoptableRequest) ProtoMessage() {}
 
 func (x *ListAdoptableRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[14]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -924,7 +1070,7 @@ func (x *ListAdoptableRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdoptableRequest.ProtoReflect.Descriptor instead.
 func (*ListAdoptableRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{14}
+	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListAdoptableRequest) GetGroup() string {
@@ -945,7 +1091,7 @@ type ListAdoptableResponse struct {
 
 func (x *ListAdoptableResponse) Reset() {
 	*x = ListAdoptableResponse{}
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[15]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -957,7 +1103,7 @@ func (x *ListAdoptableResponse) String() string {
 func (*ListAdoptableResponse) ProtoMessage() {}
 
 func (x *ListAdoptableResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[15]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -970,7 +1116,7 @@ func (x *ListAdoptableResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdoptableResponse.ProtoReflect.Descriptor instead.
 func (*ListAdoptableResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{15}
+	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListAdoptableResponse) GetAdoptableJson() [][]byte {
@@ -992,7 +1138,7 @@ type AdoptGroupRequest struct {
 
 func (x *AdoptGroupRequest) Reset() {
 	*x = AdoptGroupRequest{}
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[16]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1004,7 +1150,7 @@ func (x *AdoptGroupRequest) String() string {
 func (*AdoptGroupRequest) ProtoMessage() {}
 
 func (x *AdoptGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[16]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1017,7 +1163,7 @@ func (x *AdoptGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptGroupRequest.ProtoReflect.Descriptor instead.
 func (*AdoptGroupRequest) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{16}
+	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AdoptGroupRequest) GetGroup() string {
@@ -1052,7 +1198,7 @@ type AdoptMember struct {
 
 func (x *AdoptMember) Reset() {
 	*x = AdoptMember{}
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[17]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1064,7 +1210,7 @@ func (x *AdoptMember) String() string {
 func (*AdoptMember) ProtoMessage() {}
 
 func (x *AdoptMember) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[17]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1077,7 +1223,7 @@ func (x *AdoptMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptMember.ProtoReflect.Descriptor instead.
 func (*AdoptMember) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{17}
+	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AdoptMember) GetSlot() string {
@@ -1112,7 +1258,7 @@ type AdoptGroupResponse struct {
 
 func (x *AdoptGroupResponse) Reset() {
 	*x = AdoptGroupResponse{}
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[18]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1124,7 +1270,7 @@ func (x *AdoptGroupResponse) String() string {
 func (*AdoptGroupResponse) ProtoMessage() {}
 
 func (x *AdoptGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cadre_api_v1_operations_proto_msgTypes[18]
+	mi := &file_cadre_api_v1_operations_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1137,7 +1283,7 @@ func (x *AdoptGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptGroupResponse.ProtoReflect.Descriptor instead.
 func (*AdoptGroupResponse) Descriptor() ([]byte, []int) {
-	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{18}
+	return file_cadre_api_v1_operations_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AdoptGroupResponse) GetChanged() bool {
@@ -1212,7 +1358,20 @@ const file_cadre_api_v1_operations_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tR\trequestId\x12\x18\n" +
 	"\arollout\x18\x03 \x01(\tR\arollout\x12#\n" +
-	"\rrollout_state\x18\x04 \x01(\tR\frolloutState\"\xb3\x01\n" +
+	"\rrollout_state\x18\x04 \x01(\tR\frolloutState\"d\n" +
+	"\x15PromoteRolloutRequest\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x03 \x01(\tR\trequestId\"\xb3\x01\n" +
+	"\x16PromoteRolloutResponse\x12\x18\n" +
+	"\achanged\x18\x01 \x01(\bR\achanged\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x02 \x01(\tR\trequestId\x12\x18\n" +
+	"\arollout\x18\x03 \x01(\tR\arollout\x12\x14\n" +
+	"\x05stage\x18\x04 \x01(\rR\x05stage\x12\x16\n" +
+	"\x06stages\x18\x05 \x01(\rR\x06stages\x12\x18\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\"\xb3\x01\n" +
 	"\x12DeleteGroupRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x1b\n" +
 	"\tkeep_cvms\x18\x02 \x01(\bR\bkeepCvms\x12!\n" +
@@ -1239,14 +1398,15 @@ const file_cadre_api_v1_operations_proto_rawDesc = "" +
 	"\fcompose_hash\x18\x03 \x01(\tR\vcomposeHash\"D\n" +
 	"\x12AdoptGroupResponse\x12\x18\n" +
 	"\achanged\x18\x01 \x01(\bR\achanged\x12\x14\n" +
-	"\x05slots\x18\x02 \x03(\tR\x05slots2\xb9\x06\n" +
+	"\x05slots\x18\x02 \x03(\tR\x05slots2\x96\a\n" +
 	"\x10OperationService\x12[\n" +
 	"\x0eListOperations\x12#.cadre.api.v1.ListOperationsRequest\x1a$.cadre.api.v1.ListOperationsResponse\x12U\n" +
 	"\fGetOperation\x12!.cadre.api.v1.GetOperationRequest\x1a\".cadre.api.v1.GetOperationResponse\x12a\n" +
 	"\x10ResolveOperation\x12%.cadre.api.v1.ResolveOperationRequest\x1a&.cadre.api.v1.ResolveOperationResponse\x12X\n" +
 	"\rCancelRequest\x12\".cadre.api.v1.CancelRequestRequest\x1a#.cadre.api.v1.CancelRequestResponse\x12^\n" +
 	"\x0fReplaceInstance\x12$.cadre.api.v1.ReplaceInstanceRequest\x1a%.cadre.api.v1.ReplaceInstanceResponse\x12U\n" +
-	"\fRetryRollout\x12!.cadre.api.v1.RetryRolloutRequest\x1a\".cadre.api.v1.RetryRolloutResponse\x12R\n" +
+	"\fRetryRollout\x12!.cadre.api.v1.RetryRolloutRequest\x1a\".cadre.api.v1.RetryRolloutResponse\x12[\n" +
+	"\x0ePromoteRollout\x12#.cadre.api.v1.PromoteRolloutRequest\x1a$.cadre.api.v1.PromoteRolloutResponse\x12R\n" +
 	"\vDeleteGroup\x12 .cadre.api.v1.DeleteGroupRequest\x1a!.cadre.api.v1.DeleteGroupResponse\x12X\n" +
 	"\rListAdoptable\x12\".cadre.api.v1.ListAdoptableRequest\x1a#.cadre.api.v1.ListAdoptableResponse\x12O\n" +
 	"\n" +
@@ -1264,7 +1424,7 @@ func file_cadre_api_v1_operations_proto_rawDescGZIP() []byte {
 	return file_cadre_api_v1_operations_proto_rawDescData
 }
 
-var file_cadre_api_v1_operations_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_cadre_api_v1_operations_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_cadre_api_v1_operations_proto_goTypes = []any{
 	(*ListOperationsRequest)(nil),    // 0: cadre.api.v1.ListOperationsRequest
 	(*ListOperationsResponse)(nil),   // 1: cadre.api.v1.ListOperationsResponse
@@ -1278,36 +1438,40 @@ var file_cadre_api_v1_operations_proto_goTypes = []any{
 	(*ReplaceInstanceResponse)(nil),  // 9: cadre.api.v1.ReplaceInstanceResponse
 	(*RetryRolloutRequest)(nil),      // 10: cadre.api.v1.RetryRolloutRequest
 	(*RetryRolloutResponse)(nil),     // 11: cadre.api.v1.RetryRolloutResponse
-	(*DeleteGroupRequest)(nil),       // 12: cadre.api.v1.DeleteGroupRequest
-	(*DeleteGroupResponse)(nil),      // 13: cadre.api.v1.DeleteGroupResponse
-	(*ListAdoptableRequest)(nil),     // 14: cadre.api.v1.ListAdoptableRequest
-	(*ListAdoptableResponse)(nil),    // 15: cadre.api.v1.ListAdoptableResponse
-	(*AdoptGroupRequest)(nil),        // 16: cadre.api.v1.AdoptGroupRequest
-	(*AdoptMember)(nil),              // 17: cadre.api.v1.AdoptMember
-	(*AdoptGroupResponse)(nil),       // 18: cadre.api.v1.AdoptGroupResponse
+	(*PromoteRolloutRequest)(nil),    // 12: cadre.api.v1.PromoteRolloutRequest
+	(*PromoteRolloutResponse)(nil),   // 13: cadre.api.v1.PromoteRolloutResponse
+	(*DeleteGroupRequest)(nil),       // 14: cadre.api.v1.DeleteGroupRequest
+	(*DeleteGroupResponse)(nil),      // 15: cadre.api.v1.DeleteGroupResponse
+	(*ListAdoptableRequest)(nil),     // 16: cadre.api.v1.ListAdoptableRequest
+	(*ListAdoptableResponse)(nil),    // 17: cadre.api.v1.ListAdoptableResponse
+	(*AdoptGroupRequest)(nil),        // 18: cadre.api.v1.AdoptGroupRequest
+	(*AdoptMember)(nil),              // 19: cadre.api.v1.AdoptMember
+	(*AdoptGroupResponse)(nil),       // 20: cadre.api.v1.AdoptGroupResponse
 }
 var file_cadre_api_v1_operations_proto_depIdxs = []int32{
-	17, // 0: cadre.api.v1.AdoptGroupRequest.members:type_name -> cadre.api.v1.AdoptMember
+	19, // 0: cadre.api.v1.AdoptGroupRequest.members:type_name -> cadre.api.v1.AdoptMember
 	0,  // 1: cadre.api.v1.OperationService.ListOperations:input_type -> cadre.api.v1.ListOperationsRequest
 	4,  // 2: cadre.api.v1.OperationService.GetOperation:input_type -> cadre.api.v1.GetOperationRequest
 	6,  // 3: cadre.api.v1.OperationService.ResolveOperation:input_type -> cadre.api.v1.ResolveOperationRequest
 	2,  // 4: cadre.api.v1.OperationService.CancelRequest:input_type -> cadre.api.v1.CancelRequestRequest
 	8,  // 5: cadre.api.v1.OperationService.ReplaceInstance:input_type -> cadre.api.v1.ReplaceInstanceRequest
 	10, // 6: cadre.api.v1.OperationService.RetryRollout:input_type -> cadre.api.v1.RetryRolloutRequest
-	12, // 7: cadre.api.v1.OperationService.DeleteGroup:input_type -> cadre.api.v1.DeleteGroupRequest
-	14, // 8: cadre.api.v1.OperationService.ListAdoptable:input_type -> cadre.api.v1.ListAdoptableRequest
-	16, // 9: cadre.api.v1.OperationService.AdoptGroup:input_type -> cadre.api.v1.AdoptGroupRequest
-	1,  // 10: cadre.api.v1.OperationService.ListOperations:output_type -> cadre.api.v1.ListOperationsResponse
-	5,  // 11: cadre.api.v1.OperationService.GetOperation:output_type -> cadre.api.v1.GetOperationResponse
-	7,  // 12: cadre.api.v1.OperationService.ResolveOperation:output_type -> cadre.api.v1.ResolveOperationResponse
-	3,  // 13: cadre.api.v1.OperationService.CancelRequest:output_type -> cadre.api.v1.CancelRequestResponse
-	9,  // 14: cadre.api.v1.OperationService.ReplaceInstance:output_type -> cadre.api.v1.ReplaceInstanceResponse
-	11, // 15: cadre.api.v1.OperationService.RetryRollout:output_type -> cadre.api.v1.RetryRolloutResponse
-	13, // 16: cadre.api.v1.OperationService.DeleteGroup:output_type -> cadre.api.v1.DeleteGroupResponse
-	15, // 17: cadre.api.v1.OperationService.ListAdoptable:output_type -> cadre.api.v1.ListAdoptableResponse
-	18, // 18: cadre.api.v1.OperationService.AdoptGroup:output_type -> cadre.api.v1.AdoptGroupResponse
-	10, // [10:19] is the sub-list for method output_type
-	1,  // [1:10] is the sub-list for method input_type
+	12, // 7: cadre.api.v1.OperationService.PromoteRollout:input_type -> cadre.api.v1.PromoteRolloutRequest
+	14, // 8: cadre.api.v1.OperationService.DeleteGroup:input_type -> cadre.api.v1.DeleteGroupRequest
+	16, // 9: cadre.api.v1.OperationService.ListAdoptable:input_type -> cadre.api.v1.ListAdoptableRequest
+	18, // 10: cadre.api.v1.OperationService.AdoptGroup:input_type -> cadre.api.v1.AdoptGroupRequest
+	1,  // 11: cadre.api.v1.OperationService.ListOperations:output_type -> cadre.api.v1.ListOperationsResponse
+	5,  // 12: cadre.api.v1.OperationService.GetOperation:output_type -> cadre.api.v1.GetOperationResponse
+	7,  // 13: cadre.api.v1.OperationService.ResolveOperation:output_type -> cadre.api.v1.ResolveOperationResponse
+	3,  // 14: cadre.api.v1.OperationService.CancelRequest:output_type -> cadre.api.v1.CancelRequestResponse
+	9,  // 15: cadre.api.v1.OperationService.ReplaceInstance:output_type -> cadre.api.v1.ReplaceInstanceResponse
+	11, // 16: cadre.api.v1.OperationService.RetryRollout:output_type -> cadre.api.v1.RetryRolloutResponse
+	13, // 17: cadre.api.v1.OperationService.PromoteRollout:output_type -> cadre.api.v1.PromoteRolloutResponse
+	15, // 18: cadre.api.v1.OperationService.DeleteGroup:output_type -> cadre.api.v1.DeleteGroupResponse
+	17, // 19: cadre.api.v1.OperationService.ListAdoptable:output_type -> cadre.api.v1.ListAdoptableResponse
+	20, // 20: cadre.api.v1.OperationService.AdoptGroup:output_type -> cadre.api.v1.AdoptGroupResponse
+	11, // [11:21] is the sub-list for method output_type
+	1,  // [1:11] is the sub-list for method input_type
 	1,  // [1:1] is the sub-list for extension type_name
 	1,  // [1:1] is the sub-list for extension extendee
 	0,  // [0:1] is the sub-list for field type_name
@@ -1324,7 +1488,7 @@ func file_cadre_api_v1_operations_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cadre_api_v1_operations_proto_rawDesc), len(file_cadre_api_v1_operations_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

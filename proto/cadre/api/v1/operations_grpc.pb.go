@@ -25,6 +25,7 @@ const (
 	OperationService_CancelRequest_FullMethodName    = "/cadre.api.v1.OperationService/CancelRequest"
 	OperationService_ReplaceInstance_FullMethodName  = "/cadre.api.v1.OperationService/ReplaceInstance"
 	OperationService_RetryRollout_FullMethodName     = "/cadre.api.v1.OperationService/RetryRollout"
+	OperationService_PromoteRollout_FullMethodName   = "/cadre.api.v1.OperationService/PromoteRollout"
 	OperationService_DeleteGroup_FullMethodName      = "/cadre.api.v1.OperationService/DeleteGroup"
 	OperationService_ListAdoptable_FullMethodName    = "/cadre.api.v1.OperationService/ListAdoptable"
 	OperationService_AdoptGroup_FullMethodName       = "/cadre.api.v1.OperationService/AdoptGroup"
@@ -50,6 +51,8 @@ type OperationServiceClient interface {
 	ReplaceInstance(ctx context.Context, in *ReplaceInstanceRequest, opts ...grpc.CallOption) (*ReplaceInstanceResponse, error)
 	// RetryRollout continues a group's failed rollout.
 	RetryRollout(ctx context.Context, in *RetryRolloutRequest, opts ...grpc.CallOption) (*RetryRolloutResponse, error)
+	// PromoteRollout promotes the open stage of a group's rollout, which has baked.
+	PromoteRollout(ctx context.Context, in *PromoteRolloutRequest, opts ...grpc.CallOption) (*PromoteRolloutResponse, error)
 	// DeleteGroup takes a group down, or takes that back.
 	DeleteGroup(ctx context.Context, in *DeleteGroupRequest, opts ...grpc.CallOption) (*DeleteGroupResponse, error)
 	// ListAdoptable lists the running CVMs that could become members of a group, with each one's
@@ -127,6 +130,16 @@ func (c *operationServiceClient) RetryRollout(ctx context.Context, in *RetryRoll
 	return out, nil
 }
 
+func (c *operationServiceClient) PromoteRollout(ctx context.Context, in *PromoteRolloutRequest, opts ...grpc.CallOption) (*PromoteRolloutResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PromoteRolloutResponse)
+	err := c.cc.Invoke(ctx, OperationService_PromoteRollout_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *operationServiceClient) DeleteGroup(ctx context.Context, in *DeleteGroupRequest, opts ...grpc.CallOption) (*DeleteGroupResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(DeleteGroupResponse)
@@ -177,6 +190,8 @@ type OperationServiceServer interface {
 	ReplaceInstance(context.Context, *ReplaceInstanceRequest) (*ReplaceInstanceResponse, error)
 	// RetryRollout continues a group's failed rollout.
 	RetryRollout(context.Context, *RetryRolloutRequest) (*RetryRolloutResponse, error)
+	// PromoteRollout promotes the open stage of a group's rollout, which has baked.
+	PromoteRollout(context.Context, *PromoteRolloutRequest) (*PromoteRolloutResponse, error)
 	// DeleteGroup takes a group down, or takes that back.
 	DeleteGroup(context.Context, *DeleteGroupRequest) (*DeleteGroupResponse, error)
 	// ListAdoptable lists the running CVMs that could become members of a group, with each one's
@@ -211,6 +226,9 @@ func (UnimplementedOperationServiceServer) ReplaceInstance(context.Context, *Rep
 }
 func (UnimplementedOperationServiceServer) RetryRollout(context.Context, *RetryRolloutRequest) (*RetryRolloutResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method RetryRollout not implemented")
+}
+func (UnimplementedOperationServiceServer) PromoteRollout(context.Context, *PromoteRolloutRequest) (*PromoteRolloutResponse, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method PromoteRollout not implemented")
 }
 func (UnimplementedOperationServiceServer) DeleteGroup(context.Context, *DeleteGroupRequest) (*DeleteGroupResponse, error) {
 	return nil, status.Errorf(codes.Unimplemented, "method DeleteGroup not implemented")
@@ -350,6 +368,24 @@ func _OperationService_RetryRollout_Handler(srv interface{}, ctx context.Context
 	return interceptor(ctx, in, info, handler)
 }
 
+func _OperationService_PromoteRollout_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PromoteRolloutRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperationServiceServer).PromoteRollout(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OperationService_PromoteRollout_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperationServiceServer).PromoteRollout(ctx, req.(*PromoteRolloutRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _OperationService_DeleteGroup_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(DeleteGroupRequest)
 	if err := dec(in); err != nil {
@@ -434,6 +470,10 @@ var OperationService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RetryRollout",
 			Handler:    _OperationService_RetryRollout_Handler,
+		},
+		{
+			MethodName: "PromoteRollout",
+			Handler:    _OperationService_PromoteRollout_Handler,
 		},
 		{
 			MethodName: "DeleteGroup",
