@@ -195,7 +195,7 @@ func TestR95_WhatHoldsAPromotion(t *testing.T) {
 }
 
 // TestR94_AStageHoldsNoRepairThatOnlyTheUpdateIs: a member that never worked at its Revision would keep the budget of
-// the stage for ever.
+// the stage without end.
 func TestR94_AStageHoldsNoRepairThatOnlyTheUpdateIs(t *testing.T) {
 	for runs, want := range map[string]bool{"A": true, "C": false} {
 		f := staged("none")
