@@ -56,6 +56,7 @@ func TestAMemberIsCheckedAsAWhole(t *testing.T) {
 		`leader: is this member, though role is "follower"`:                            func(m *adapter.Member) { m.Role, m.Followers = adapter.RoleFollower, nil },
 		`leader: "x" is no slot of the group of k-0`:                                   func(m *adapter.Member) { m.Leader = "x" },
 		`voters[1]: "k-01" is no slot of the group of k-0`:                             func(m *adapter.Member) { m.Voters[1] = "k-01" },
+		`voters[1]: "k-2000" is no slot of the group of k-0`:                           func(m *adapter.Member) { m.Voters[1] = "k-2000" },
 		`voters[1]: "kk-1" is no slot of the group of k-0`:                             func(m *adapter.Member) { m.Voters[1] = "kk-1" },
 		`voters[1]: "10.0.0.1:9092" is no slot`:                                        func(m *adapter.Member) { m.Voters[1] = "10.0.0.1:9092" },
 		`voters[2]: repeats "k-1"`:                                                     func(m *adapter.Member) { m.Voters[2] = "k-1" },

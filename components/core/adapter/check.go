@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"cadre.dev/core/slotname"
 )
 
 // maxFaults bounds the faults that are named; the rest is counted.
@@ -243,12 +244,9 @@ func (f *faults) text(path, value string, limit int) {
 
 // sibling reports that name is a Slot of the group of self.
 func sibling(self, name string) bool {
-	at := strings.LastIndexByte(self, '-') + 1
-	if len(name) <= at || name[:at] != self[:at] {
-		return false
-	}
-	n, err := strconv.ParseUint(name[at:], 10, 16)
-	return err == nil && strconv.FormatUint(n, 10) == name[at:]
+	own, _, err := slotname.Parse(self)
+	of, _, other := slotname.Parse(name)
+	return err == nil && other == nil && of == own
 }
 
 // Text is text as Message, Fault and MayDisruptReason take it: in one line, without characters that are

@@ -29,7 +29,7 @@ var customKind = workloadKind{
 		if (v["http"] == "") == (v["exec_service"] == "") {
 			return []Problem{{Path: `workload.settings["http"]`, Message: "give either http, the address of the adapter, or exec_service, the service whose commands are the adapter"}}
 		}
-		if problem := nameProblem(v["exec_service"]); v["exec_service"] != "" && problem != "" {
+		if problem := NameProblem(v["exec_service"]); v["exec_service"] != "" && problem != "" {
 			return []Problem{{Path: `workload.settings["exec_service"]`, Message: problem + ": name a service of the compose file"}}
 		}
 		if at, err := netip.ParseAddrPort(v["http"]); v["http"] != "" && (err != nil || !at.Addr().IsLoopback()) {

@@ -183,8 +183,8 @@ func (v *validator) healing(s Spec) {
 		if name := h.HealthCheck; name != "" && !slices.ContainsFunc(s.HealthChecks, func(c HealthCheck) bool { return c.Name == name }) {
 			v.add(block+".health_check", "", "%q is the name of no health_check of this group", name)
 		}
-		if name := h.Service; name != "" && nameProblem(name) != "" {
-			v.add(block+".service", "R115", "%s: name a service of the compose text", nameProblem(name))
+		if name := h.Service; name != "" && NameProblem(name) != "" {
+			v.add(block+".service", "R115", "%s: name a service of the compose text", NameProblem(name))
 		}
 		if n := h.InitialDelaySec; n != nil && (*n < 0 || *n > maxInitialDelaySec) {
 			v.add(block+".initial_delay_sec", "R113", "is %d: must be 0 to %d", *n, maxInitialDelaySec)

@@ -167,7 +167,7 @@ func (v *validator) instances(s Spec) {
 func instancePath(i InstanceSettings) string { return fmt.Sprintf("instance[%q]", i.Label()) }
 
 func (v *validator) preservedDisk(path, name string) {
-	if p := nameProblem(name); name != "" && p != "" {
+	if p := NameProblem(name); name != "" && p != "" {
 		v.add(path, "", "%s", p)
 	}
 }

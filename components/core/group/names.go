@@ -1,46 +1,16 @@
 package group
 
-import "fmt"
+import "cadre.dev/core/slotname"
 
 const (
-	// maxName is the strictest bound of all places where a name is used.
-	maxName = 40
 	// MaxReplicas bounds a group; ordinals stay below it.
-	MaxReplicas = 2000
+	MaxReplicas = slotname.MaxOrdinals
 	// MaxDriven bounds a group whose workload has a driver: each report names the others.
 	MaxDriven = 100
 	// Coordinators is the name that no operator's group may take: its SPIFFE path
 	// is that of the coordinators.
 	Coordinators = "coordinator"
 )
-
-// nameProblem is the one grammar of names (threat row IDN-02): lower-case
-// letters, digits and single '-', from a letter to a letter or digit. It is
-// empty when name is fine.
-func nameProblem(name string) string {
-	switch {
-	case name == "":
-		return "is missing"
-	case len(name) > maxName:
-		return fmt.Sprintf("has %d bytes, at most %d are allowed", len(name), maxName)
-	case name[0] < 'a' || name[0] > 'z':
-		return "must start with a lower-case letter"
-	case name[len(name)-1] == '-':
-		return "must not end with '-'"
-	}
-	for i := range len(name) {
-		c := name[i]
-		switch {
-		case c >= 'a' && c <= 'z', c >= '0' && c <= '9':
-		case c == '-' && name[i-1] != '-':
-		case c == '-':
-			return "must not contain '--'"
-		default:
-			return fmt.Sprintf("contains %q: only lower-case letters, digits and '-' are allowed", c)
-		}
-	}
-	return ""
-}
 
 // isEnvName reports ^[A-Za-z_][A-Za-z0-9_]*$, at most 128 bytes.
 func isEnvName(name string) bool {
@@ -86,4 +56,4 @@ func isPlainWord(s string, limit int) bool {
 }
 
 // NameProblem reports why name is no valid name (IDN-02), "" if it is valid.
-func NameProblem(name string) string { return nameProblem(name) }
+func NameProblem(name string) string { return slotname.Problem(name) }

@@ -23,7 +23,7 @@ func (s Spec) PriorityOrDefault() int {
 
 func (v *validator) order(s Spec) {
 	v.words("after", s.After, maxAfter, func(name string) string {
-		switch p := nameProblem(name); {
+		switch p := NameProblem(name); {
 		case p != "":
 			return p
 		case name == s.Name:

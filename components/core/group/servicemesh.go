@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+
+	"cadre.dev/core/slotname"
 )
 
 // ServiceMesh is the part that one group has in the service layer, as the leader decided it by all
@@ -55,7 +57,7 @@ func (m ServiceMesh) Check(name string) error {
 }
 
 // nameless reports a text that cannot be a service's name. The names of backends have two parts.
-func nameless(s string) bool { return s == "" || len(s) > 2*maxName+1 }
+func nameless(s string) bool { return s == "" || len(s) > 2*slotname.MaxBytes+1 }
 
 // Proxy is one Envoy of a member.
 type Proxy struct {

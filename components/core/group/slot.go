@@ -3,30 +3,15 @@ package group
 import (
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
+
+	"cadre.dev/core/slotname"
 )
 
 // SlotName is the stable name of one Slot of a group, e.g. "postgres-0".
-func SlotName(group string, ordinal int) string { return group + "-" + strconv.Itoa(ordinal) }
+func SlotName(group string, ordinal int) string { return slotname.Of(group, ordinal) }
 
-// ParseSlot splits a Slot's name into group and ordinal. Only the canonical form
-// is read: a decimal ordinal below MaxReplicas without sign or leading zeros.
-func ParseSlot(slot string) (group string, ordinal int, err error) {
-	i := strings.LastIndexByte(slot, '-')
-	if i < 1 {
-		return "", 0, fmt.Errorf("%q is not a slot name: expected <group>-<ordinal>, e.g. \"postgres-0\"", slot)
-	}
-	group = slot[:i]
-	ordinal, err = strconv.Atoi(slot[i+1:])
-	if err != nil || ordinal < 0 || ordinal >= MaxReplicas || strconv.Itoa(ordinal) != slot[i+1:] {
-		return "", 0, fmt.Errorf("slot name %q: %q is not an ordinal from 0 to %d", slot, slot[i+1:], MaxReplicas-1)
-	}
-	if problem := nameProblem(group); problem != "" {
-		return "", 0, fmt.Errorf("slot name %q: group name %s", slot, problem)
-	}
-	return group, ordinal, nil
-}
+// ParseSlot splits a Slot's name into group and ordinal: slotname.Parse.
+func ParseSlot(slot string) (group string, ordinal int, err error) { return slotname.Parse(slot) }
 
 // Members are the names of all Slots of the group in ordinal order.
 func (s Spec) Members() []string {

@@ -133,7 +133,7 @@ func (v *validator) add(path, rule, format string, args ...any) {
 }
 
 func (v *validator) group(s Spec) {
-	if p := nameProblem(s.Name); p != "" {
+	if p := NameProblem(s.Name); p != "" {
 		v.add("name", "", "%s", p)
 	}
 	if s.Name == Coordinators {
@@ -231,7 +231,7 @@ func (v *validator) meta(path string, meta map[string]string) {
 
 // item checks the name of one of several named blocks.
 func (v *validator) item(path, name string, seen map[string]bool) {
-	if p := nameProblem(name); p != "" {
+	if p := NameProblem(name); p != "" {
 		v.add(path, "", "its name %s", p)
 	}
 	if seen[name] {

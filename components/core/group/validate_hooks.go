@@ -74,7 +74,7 @@ func (v *validator) httpAction(path string, a HTTPAction) {
 
 func (v *validator) exec(path string, a ExecAction) {
 	for _, field := range []struct{ name, value string }{{"service", a.Service}, {"command", a.Command}} {
-		if p := nameProblem(field.value); p != "" {
+		if p := NameProblem(field.value); p != "" {
 			v.add(path+"."+field.name, "HK-03", "%s: name what the compose text declares under the service's x-cadre key", p)
 		}
 	}

@@ -73,7 +73,7 @@ func (v *validator) placement(s Spec) {
 // others checks names of groups. A group of that name may come later: its absence is a condition.
 func (v *validator) others(s Spec, path string, names []string) {
 	v.words(path, names, maxPlacementGroups, func(name string) string {
-		switch p := nameProblem(name); {
+		switch p := NameProblem(name); {
 		case p != "":
 			return p
 		case name == s.Name:

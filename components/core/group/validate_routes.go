@@ -27,11 +27,11 @@ func (v *validator) backends(s Spec) {
 			ports[key] = true
 		}
 		for i, g := range b.Allow {
-			if p := nameProblem(g); p != "" {
+			if p := NameProblem(g); p != "" {
 				v.add(fmt.Sprintf("%s.allow[%d]", path, i), "", "%q %s", g, p)
 			}
 		}
-		if p := nameProblem(b.Workload); p != "" && b.Workload != b.Name {
+		if p := NameProblem(b.Workload); p != "" && b.Workload != b.Name {
 			v.add(path+".workload", "", "%q %s", b.Workload, p)
 		}
 		v.registration(path+".registration", b.Registration)
@@ -50,7 +50,7 @@ func (v *validator) registration(path string, r Registration) {
 	if r.Owner != OwnerPlatform && r.Owner != OwnerWorkload {
 		v.add(path+".owner", "", "%q is unknown: use %s or %s", r.Owner, OwnerPlatform, OwnerWorkload)
 	}
-	if p := nameProblem(r.Parent); p != "" && r.Parent != "" {
+	if p := NameProblem(r.Parent); p != "" && r.Parent != "" {
 		v.add(path+".parent", "", "%q %s", r.Parent, p)
 	}
 	if r.Parent == consulService {
@@ -117,7 +117,7 @@ func (v *validator) role(path, role string, published bool, kind string) {
 	switch {
 	case role == "":
 	case published:
-		if p := nameProblem(role); p != "" {
+		if p := NameProblem(role); p != "" {
 			v.add(path, "", "%q %s", role, p)
 		}
 		if role == AnyRole {
@@ -162,7 +162,7 @@ func (v *validator) pooler(path string, r Route) {
 		case user == PoolerConsole:
 			v.add(at, "", "is PgBouncer's own, by which it is administered: use another")
 		}
-		if name := r.PoolerUsers[user]; name != "" && nameProblem(name) != "" {
+		if name := r.PoolerUsers[user]; name != "" && NameProblem(name) != "" {
 			v.add(at, "", "%q is no name of a secret", name)
 		}
 	}

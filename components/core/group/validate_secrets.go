@@ -73,7 +73,7 @@ func (v *validator) poolerRoutes(path string, one Secret) {
 		v.add(path+".pooler_routes", "", "a password is text: use the format %s or %s", SecretHex, SecretBase64)
 	}
 	for i, name := range one.PoolerRoutes {
-		if p := nameProblem(name); p != "" {
+		if p := NameProblem(name); p != "" {
 			v.add(fmt.Sprintf("%s.pooler_routes[%d]", path, i), "", "%q %s", name, p)
 		}
 	}

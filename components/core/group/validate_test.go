@@ -142,12 +142,12 @@ func hook(name string, do *DriverAction) LifecycleHook {
 
 func TestIDN02_INP07_Names(t *testing.T) {
 	for _, name := range []string{"a", "postgres", "a1-b2", strings.Repeat("a", 40)} {
-		if p := nameProblem(name); p != "" {
+		if p := NameProblem(name); p != "" {
 			t.Errorf("%q %s", name, p)
 		}
 	}
 	for _, name := range []string{"", "1a", "-a", "a-", "a--b", "A", "a_b", "a.b", "a/b", "ä", "a b", strings.Repeat("a", 41)} {
-		if nameProblem(name) == "" {
+		if NameProblem(name) == "" {
 			t.Errorf("%q is accepted", name)
 		}
 	}
