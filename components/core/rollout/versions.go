@@ -86,8 +86,9 @@ func (w *world) holdsOfIrreversible(c candidate, l evaluation) []Hold {
 // irreversible says why the step of m to a Revision ends the way back; empty: it does not.
 func (w *world) irreversible(m *member, to string, t *taken) []upgrade.Finding {
 	var out []upgrade.Finding
+	others := func() []upgrade.Member { return w.versionsWithout(m, t) }
 	for _, target := range w.targetsOf(to) {
-		if f, last := target.Irreversible(w.versionOf(m), w.versionsWithout(m, t)); last {
+		if f, last := target.Irreversible(w.versionOf(m), others); last {
 			out = append(out, f)
 		}
 	}

@@ -210,8 +210,9 @@ func (t Target) backward(m Member, from version.Version) []Finding {
 }
 
 // Irreversible reports that the step of m to the target cannot be undone by another step, because no other member runs
-// the older release line. others are the members without m; a member with an unknown version counts as moved.
-func (t Target) Irreversible(m Member, others []Member) (Finding, bool) {
+// the older release line. others are the members without m, asked for only where they decide; a member with an unknown
+// version counts as moved.
+func (t Target) Irreversible(m Member, others func() []Member) (Finding, bool) {
 	r, from := t.Rules, t.Rules.runs(m)
 	a, b := r.line(from), r.line(t.Version)
 	if a < 0 || b <= a {
@@ -221,7 +222,7 @@ func (t Target) Irreversible(m Member, others []Member) (Finding, bool) {
 	if s == nil || s.NoReturn != LastMember {
 		return Finding{}, false
 	}
-	for _, o := range others {
+	for _, o := range others() {
 		data, _ := version.Parse(o.Data)
 		if at := r.line(r.runs(o)); at >= 0 && at < b || r.line(data) >= b {
 			return Finding{}, false // not the last one, or too late: the data of the others has moved
