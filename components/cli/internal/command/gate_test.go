@@ -45,10 +45,12 @@ func TestGatePictures(t *testing.T) {
 		{"gate_close", []string{"gate", "close", "worker/alarm", "--for", "2h", "--reason", "the error rate is high"}},
 		{"gate_open_slot", []string{"gate", "open", "worker/balancer", "--slot", "worker-1", "--reason", "it is out of the pool"}},
 		{"gate_list", []string{"gate", "list"}},
+		{"gate_overrides", []string{"overrides", "worker"}},
 		{"gate_list_json", []string{"gate", "list", "worker", "-o", "json"}},
 		{"gate_clear", []string{"gate", "clear", "worker/alarm"}},
 		{"gate_open", []string{"gate", "open", "worker/alarm", "--reason", "it is over"}},
 		{"gate_close_slot", []string{"gate", "close", "worker/balancer", "--slot", "worker-1", "--reason", "it is busy"}},
+		{"gate_overrides_slot", []string{"overrides"}},
 	} {
 		code, out := b.run(c.args...)
 		if code != ExitOK {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -303,14 +304,31 @@ func everything(name string) string {
 func (a *App) overridesCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "overrides [GROUP]", Short: "List the operators' pauses, freezes, drains, protections and exclusions", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeGroup,
+		Long: "Lists the operators' pauses, freezes, drains, protections and exclusions, and as a second table the\nclosed gates at which work may wait. `cadre gate list` has all gates; -o json has the overrides alone.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(cl *client.Client) error {
-				list, err := cl.Overrides(cmd.Context(), strings.Join(args, ""))
+				name := strings.Join(args, "")
+				list, err := cl.Overrides(cmd.Context(), name)
 				if err != nil {
 					return err
 				}
-				return a.show(list, func(s render.Style) string { return render.Overrides(s, list) })
+				gates, unread := cl.Gates(cmd.Context(), name)
+				return a.show(list, func(s render.Style) string {
+					text := render.Overrides(s, list)
+					if unread != nil { // coordinators of an older version have no gates
+						return text + s.Line("gates are not listed: "+oneLine(unread), render.Warn)
+					}
+					if gates = slices.DeleteFunc(gates, passes); len(gates) > 0 {
+						text += "\n" + render.Gates(s, gates)
+					}
+					return text
+				})
 			})
 		},
 	}
+}
+
+// passes reports a gate that holds nothing now: an open one, or one per slot without a step.
+func passes(g client.Gate) bool {
+	return g.State == group.GateOpen || g.Per == group.GatePerSlot && g.Step == ""
 }
