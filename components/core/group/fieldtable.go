@@ -134,6 +134,7 @@ var fields = []Field{
 
 	{Path: "route", Line: "A name that applications of allowed groups dial as `<name>:<port of the backend>`, outside of the revision."},
 	{Path: "route.name", Class: ActionRefresh, Line: "Name, unique in the cluster. The group's own name is permitted."},
+	{Path: "route.alias", Class: ActionRefresh, Default: "none", Line: "A second name by which the allowed groups dial the route. Routes of several groups may share it, if no group may dial two of them."},
 	{Path: "route.backend", Class: ActionRefresh, Line: "TCP backend of this group."},
 	{Path: "route.role", Class: ActionRefresh, Default: "any healthy slot", Line: "Required role: `leader`, `follower`, `learner`, or a tag that a workload publishes."},
 	{Path: "route.hold", Class: ActionRefresh, Default: "none, or `10s` with a pooler", Range: "`100ms` to `30s`", Line: "Longest wait of new connections during a hand-over of the role."},

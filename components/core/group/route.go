@@ -42,6 +42,10 @@ type Registration struct {
 type Route struct {
 	// Name is unique in the cluster.
 	Name string `json:"name"`
+	// Alias is a second name by which callers dial the route. Many routes may have one alias, as long
+	// as no group may call two of them: the members of a cloned deployment reach its routes by the
+	// names of the original.
+	Alias string `json:"alias,omitempty"`
 	// Backend of this group that it leads to; a TCP one.
 	Backend string `json:"backend"`
 	// Role that a member must have: "leader", "follower" or "learner" as the driver reports, or any

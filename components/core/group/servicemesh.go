@@ -88,6 +88,8 @@ func (p Proxy) Calls() bool { return p.Backend == "" }
 // RouteTo is a route as its callers see it.
 type RouteTo struct {
 	Name string `json:"name"`
+	// Alias is a second name of the same address, for this caller; empty: there is none.
+	Alias string `json:"alias,omitempty"`
 	// Group and Backend that it leads to, with the identity of that backend.
 	Group   string `json:"group"`
 	Backend string `json:"backend"`

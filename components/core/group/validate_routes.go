@@ -81,6 +81,7 @@ func (v *validator) routes(s Spec) {
 		path := fmt.Sprintf("route[%q]", r.Name)
 		v.item(path, r.Name, seen)
 		v.routeName(path, s, r.Name)
+		v.alias(path+".alias", s, r)
 		b, known := backends[r.Backend]
 		switch {
 		case r.Backend == "":
@@ -110,6 +111,20 @@ func (v *validator) routeName(path string, s Spec, name string) {
 		if s.Service(b) == name {
 			v.add(path, "", "is the service of backend %q in the catalog already: use another name, or another workload for the backend", b.Name)
 		}
+	}
+}
+
+// alias rejects second names that one spec shows to be wrong. route.Conflicts compares them with the
+// names that the callers dial already.
+func (v *validator) alias(path string, s Spec, r Route) {
+	switch p := NameProblem(r.Alias); {
+	case r.Alias == "":
+	case p != "":
+		v.add(path, "", "%q %s", r.Alias, p)
+	case r.Alias == r.Name:
+		v.add(path, "", "is the name of the route itself: leave it out")
+	default:
+		v.routeName(path, s, r.Alias)
 	}
 }
 

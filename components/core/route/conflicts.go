@@ -40,5 +40,5 @@ func Conflicts(spec group.Spec, others map[string]group.Spec) []group.Problem {
 	for _, r := range spec.Routes {
 		add(fmt.Sprintf("route[%q]", r.Name), r.Name)
 	}
-	return out
+	return append(out, aliasConflicts(spec, others)...)
 }

@@ -49,7 +49,9 @@ func Decide(k Known) (Decided, error) {
 			d.route(spec, r)
 		}
 	}
-	for name, mesh := range d.out.ServiceMeshes {
+	for _, name := range slices.Sorted(maps.Keys(d.out.ServiceMeshes)) {
+		mesh := d.out.ServiceMeshes[name]
+		d.aliases(mesh.Routes, k.ServiceMeshes[name].Routes)
 		slices.SortFunc(mesh.Proxies, func(a, b group.Proxy) int { return cmp.Compare(a.ID, b.ID) })
 		slices.SortFunc(mesh.Routes, func(a, b group.RouteTo) int { return cmp.Compare(a.Name, b.Name) })
 		d.out.ServiceMeshes[name] = mesh
@@ -149,7 +151,7 @@ func (d *decider) route(spec group.Spec, r group.Route) {
 		mesh := d.out.ServiceMeshes[caller]
 		let, refused := poolerUsers(d.Specs[caller], r)
 		mesh.Routes = append(mesh.Routes, group.RouteTo{
-			Name: r.Name, Group: spec.Name, Backend: b.Name, Service: service, Role: r.Role, VIP: record.VIP, Port: b.Port,
+			Name: r.Name, Alias: r.Alias, Group: spec.Name, Backend: b.Name, Service: service, Role: r.Role, VIP: record.VIP, Port: b.Port,
 			Hold: group.Duration(r.HoldLimit()), Pooler: r.Pooler,
 			PoolerUsers: let, PoolerRefused: refused,
 		})

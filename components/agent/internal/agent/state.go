@@ -59,6 +59,9 @@ func (a *Agent) updateMesh(announced *bool) error {
 	}
 	for _, r := range config.ServiceMesh.Routes {
 		info.Routes[r.Name] = r.VIP
+		if r.Alias != "" {
+			info.Routes[r.Alias] = r.VIP
+		}
 	}
 	list, _ := a.peers.Get()
 	for _, p := range list {
