@@ -62,7 +62,7 @@ var leftOut = map[string]string{
 
 // backedUp are the kinds of records that a backup contains.
 var backedUp = map[string]bool{
-	ClusterIDKey: true, "groups/<group>/spec": true, "groups/<group>/accepted": true, "applied/<group>": true, "groups/<group>/status": true,
+	ClusterIDKey: true, "groups/<group>/spec": true, "groups/<group>/accepted": true, "applied/<group>": true, "groups/<group>/status": true, "deployments/<deployment>": true, "deployment-specs/<deployment>/<sha256>": true,
 	"revisions/<digest>": true, "app-compose/<hash>": true, "slots/<group>/<slot>": true, "addresses/<group>": true, "routes/<route>": true,
 	"servicemesh/<group>": true, "operations/<id>": true, "rollouts/<id>": true, "policy/slots/<slot>": true, "policy/groups/<group>": true,
 	TCBLedgerKey: true, "decisions/<slot>": true, "machines/<slot>": true, "collateral/<fmspc>": true, "control/pause/<group>": true, "control/freeze/<scope>": true,

@@ -10,6 +10,7 @@ import (
 // Prefixes of the records, for List, ReadAll and Watch.
 const (
 	GroupsPrefix      = "groups/"
+	DeploymentsPrefix = "deployments/"
 	RevisionsPrefix   = "revisions/"
 	AppComposePrefix  = "app-compose/"
 	SlotsPrefix       = "slots/"
@@ -88,6 +89,19 @@ func SlotStatusKey(g, slot string) string { return key("groups", name(g), "slots
 
 // SlotStatusesOf is the prefix of the reports about the Slots of group g.
 func SlotStatusesOf(g string) string { return key("groups", name(g), "slots") + "/" }
+
+// DeploymentKey has the versions of a deployment.
+func DeploymentKey(deployment string) string { return key("deployments", name(deployment)) }
+
+// DeploymentSpecKey has a spec that a version of a deployment refers to by its digest.
+func DeploymentSpecKey(deployment, digest string) string {
+	return key("deployment-specs", name(deployment), segment(sha256Grammar, digest))
+}
+
+// DeploymentSpecsOf is the prefix of the specs of a deployment's versions.
+func DeploymentSpecsOf(deployment string) string {
+	return key("deployment-specs", name(deployment)) + "/"
+}
 
 // RevisionKey is the immutable content of the Revision with digest d.
 func RevisionKey(d string) string { return key("revisions", id(d)) }

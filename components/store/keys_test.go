@@ -90,7 +90,7 @@ func TestBadSegmentIsNamed(t *testing.T) {
 func TestNoKeyMatchesTwoRows(t *testing.T) {
 	for _, kind := range store.Records {
 		key := strings.NewReplacer("<group>", "a", "<slot>", "a", "<route>", "a", "<id>", "a", "<digest>", "a", "<hash>", strings.Repeat("0a", 32),
-			"<nonce>", "00112233445566778899aabbccddeeff", "<revision>", "a", "<revocation>", "instance-a", "<scope>", "_all", "<fmspc>", "00112233aabb", "<secret>", "a", "<gate>", "a", "<number>", "000000000001", "<operator>", "a", "<sha256>", strings.Repeat("0f", 32)).Replace(kind.Pattern)
+			"<nonce>", "00112233445566778899aabbccddeeff", "<revision>", "a", "<revocation>", "instance-a", "<scope>", "_all", "<fmspc>", "00112233aabb", "<secret>", "a", "<gate>", "a", "<number>", "000000000001", "<operator>", "a", "<deployment>", "a", "<sha256>", strings.Repeat("0f", 32)).Replace(kind.Pattern)
 		matches := 0
 		for _, other := range store.Records {
 			if other.Matches(key) {

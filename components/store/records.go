@@ -7,6 +7,7 @@ import (
 
 	"cadre.dev/core/address"
 	"cadre.dev/core/audit"
+	"cadre.dev/core/deployment"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
@@ -60,6 +61,10 @@ var Records = []Kind{
 		"The last accepted spec, by which all coordinators run the group. A rejected edit, or the removal of the spec, leaves this record as it is."},
 	{"applied/<group>", typeOf[Applied](), Coordinator, 2 * kib,
 		"Token name and request ID of the last API call that wrote the spec, from the same transaction. If the modify indexes differ, the spec was written to Consul KV directly."},
+	{"deployments/<deployment>", typeOf[deployment.Record](), Coordinator, 96 * kib,
+		"The versions of a deployment, the present one last, each with the digests of its groups' specs. A coordinator writes this record in the transaction that writes the specs, for a caller who may write each of them. The leader does not read it."},
+	{"deployment-specs/<deployment>/<sha256>", typeOf[group.Spec](), Coordinator, group.MaxSpecBytes,
+		"A spec that a version of the deployment refers to by the digest of its text. Written before the version, and removed when no kept version refers to it."},
 	{"groups/<group>/status", typeOf[group.Status](), Leader, 96 * kib,
 		"Conditions, counts and actions of the group, with reasons. `observed_index` is the modify index of the evaluated spec."},
 	{"groups/<group>/slots/<slot>", typeOf[group.InstanceStatus](), Leader, 16 * kib,
@@ -202,15 +207,16 @@ func (k Kind) Matches(key string) bool {
 }
 
 var variables = map[string]grammar{
-	"<group>":    nameGrammar,
-	"<slot>":     nameGrammar,
-	"<route>":    nameGrammar,
-	"<secret>":   nameGrammar,
-	"<gate>":     nameGrammar,
-	"<operator>": nameGrammar,
-	"<digest>":   idGrammar,
-	"<id>":       idGrammar,
-	"<nonce>":    nonceGrammar,
+	"<group>":      nameGrammar,
+	"<slot>":       nameGrammar,
+	"<route>":      nameGrammar,
+	"<secret>":     nameGrammar,
+	"<gate>":       nameGrammar,
+	"<operator>":   nameGrammar,
+	"<deployment>": nameGrammar,
+	"<digest>":     idGrammar,
+	"<id>":         idGrammar,
+	"<nonce>":      nonceGrammar,
 	// A Revision; kind-id; a group or _all.
 	"<revision>":   idGrammar,
 	"<revocation>": revocationGrammar,

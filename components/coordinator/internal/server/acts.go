@@ -38,7 +38,7 @@ func (c *caller) enter(ctx context.Context, verb, request, reason string, ops ..
 		}
 		c.by = by
 	}
-	note := audit.Entry{At: c.server.cfg.Now(), Who: audit.Operator, By: c.by, Request: request, Verb: verb, Reason: reason}
+	note := c.note(verb, request, reason)
 	ops = store.NoteAll(note, ops...)
 	if noted := func(o store.Op) bool { return o.Note != nil }; len(ops) > 0 && !slices.ContainsFunc(ops, noted) {
 		ops[0] = store.Noted(ops[0], note)
@@ -50,6 +50,11 @@ func (c *caller) enter(ctx context.Context, verb, request, reason string, ops ..
 		}
 		return err
 	})
+}
+
+// note is the entry of an act of the caller, whose name is known.
+func (c *caller) note(verb, request, reason string) audit.Entry {
+	return audit.Entry{At: c.server.cfg.Now(), Who: audit.Operator, By: c.by, Request: request, Verb: verb, Reason: reason}
 }
 
 func keysOf(ops []store.Op) []string {

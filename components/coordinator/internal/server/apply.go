@@ -55,16 +55,10 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 	if err := s.cfg.Validator.Edit(c.view, spec); err != nil {
 		return nil, refused(err)
 	}
-	pins, err := c.pinsJudged(spec)
-	if err != nil {
+	out := &apiv1.ApplyGroupResponse{Revision: spec.Revision()}
+	if out.Warnings, err = c.editWarnings(spec); err != nil {
 		return nil, err
 	}
-	out := &apiv1.ApplyGroupResponse{Revision: spec.Revision(), Warnings: slices.Concat(group.Warnings(spec), lint.EnvAdvice(spec.Template), pins)}
-	versions, err := c.versionsJudged(spec)
-	if err != nil {
-		return nil, err
-	}
-	out.Warnings = append(out.Warnings, versions...)
 	for i, name := range spec.After {
 		if !slices.Contains(c.view.Known(), name) {
 			out.Warnings = append(out.Warnings, fmt.Sprintf("after[%d]: there is no group %s yet: %s waits until it is applied and available", i, name, spec.Name))
@@ -131,6 +125,16 @@ func (s *Server) ApplyGroup(ctx context.Context, req *apiv1.ApplyGroupRequest) (
 	}
 	s.cfg.Log.Info("spec applied", said...)
 	return out, wire(err)
+}
+
+// editWarnings returns the warnings about a valid spec. It rejects pins and versions that cannot work.
+func (c *caller) editWarnings(spec group.Spec) ([]string, error) {
+	pins, err := c.pinsJudged(spec)
+	if err != nil {
+		return nil, err
+	}
+	versions, err := c.versionsJudged(spec)
+	return slices.Concat(group.Warnings(spec), lint.EnvAdvice(spec.Template), pins, versions), err
 }
 
 // appliedBy returns the caller and the request that wrote the spec with this index. Both are empty

@@ -221,6 +221,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	apiv1.RegisterLogServiceServer(server, logService{s: s})
 	apiv1.RegisterGateServiceServer(server, gateService{s: s})
 	apiv1.RegisterQueueServiceServer(server, queueService{s: s})
+	apiv1.RegisterDeploymentServiceServer(server, deploymentService{s: s})
 	stop := context.AfterFunc(ctx, func() {
 		web.stop()
 		s.callers.Close() // otherwise gRPC would wait for pending token checks

@@ -98,7 +98,7 @@ func render() []byte {
 			kind.Pattern, link(kind.Type), kind.Writer, kind.MaxBytes>>10, backup, kind.Meaning)
 	}
 	b.WriteString("\n| part of a key | form |\n|---|---|\n" +
-		"| `<group>`, `<slot>`, `<route>`, `<secret>`, `<operator>` | lower-case letters, digits and `-`, from a letter, at most 63 bytes |\n" +
+		"| `<group>`, `<slot>`, `<route>`, `<secret>`, `<operator>`, `<deployment>` | lower-case letters, digits and `-`, from a letter, at most 63 bytes |\n" +
 		"| `<id>`, `<digest>`, `<revision>` | letters, digits and `. _ : -`, at most 128 bytes; `<revision>` is a Revision or a compose hash |\n" +
 		"| `<revocation>` | `instance-`, `revision-` or `key_provider-` and the id |\n" +
 		"| `<scope>` | a group or `_all` |\n" +
