@@ -31,6 +31,7 @@ import (
 	"cadre.dev/attest/statement"
 	"cadre.dev/client"
 	"cadre.dev/core/audit"
+	"cadre.dev/core/deployment"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
@@ -123,6 +124,7 @@ type Server struct {
 	limits       *apiv1.Limits
 	used         *apiv1.LimitsUsed
 	queue        []*apiv1.QueueEntry
+	deployments  deployments
 	operators    []*apiv1.Operator
 	digests      []string               // of tokens that were added
 	recovery     *apiv1.RecoverResponse // nil: zero
@@ -161,7 +163,7 @@ func New(t testing.TB) *Server {
 // NewOf is New with another cluster ID and its own CA.
 func NewOf(t testing.TB, clusterID string) *Server {
 	t.Helper()
-	s := &Server{clusterID: clusterID, groups: map[string]*Group{}, fail: map[string]error{}, watching: make(chan struct{}, 1), changed: make(chan struct{}), index: 10}
+	s := &Server{clusterID: clusterID, deployments: deployments{records: map[string]deployment.Record{}, specs: map[string][]byte{}}, groups: map[string]*Group{}, fail: map[string]error{}, watching: make(chan struct{}, 1), changed: make(chan struct{}), index: 10}
 	var err error
 	if s.caPEM, s.caKey, s.cert, err = issue("coordinator.demo.cadre", clusterID); err != nil {
 		t.Fatal(err)
@@ -209,6 +211,7 @@ func (s *Server) serve(t testing.TB, listener net.Listener) {
 	apiv1.RegisterLogServiceServer(server, logService{s: s})
 	apiv1.RegisterGateServiceServer(server, gateServer{s: s})
 	apiv1.RegisterQueueServiceServer(server, queueServer{s: s})
+	apiv1.RegisterDeploymentServiceServer(server, deploymentServer{s: s})
 	s.server = server
 	done := make(chan struct{})
 	go func() {

@@ -39,6 +39,8 @@ type Group struct {
 type File struct {
 	Groups   []Group
 	Clusters []Cluster
+	// Deployments have groups of their own.
+	Deployments []Deployment
 }
 
 // Load reads the files in paths (a folder means its *.hcl files), with vars for their variables.
@@ -99,13 +101,18 @@ func load(paths []string, vars Vars) (File, error) {
 	if diags.HasErrors() {
 		return File{}, newError(diags)
 	}
+	return read(sources, vars)
+}
+
+// read evaluates the blocks of parsed files.
+func read(sources []source, vars Vars) (File, error) {
 	l := &loader{vars: vars}
 	l.declare(sources)
 	var out File
 	for _, s := range sources {
 		ctx := l.context(s.dir)
 		for _, attr := range sortedAttributes(s.body) {
-			l.add(attr.SrcRange, "Unexpected argument", fmt.Sprintf("%q is outside of a block: expected group, cluster, variable or locals blocks", attr.Name))
+			l.add(attr.SrcRange, "Unexpected argument", fmt.Sprintf("%q is outside of a block: expected group, cluster, deployment, variable or locals blocks", attr.Name))
 		}
 		for _, b := range s.body.Blocks {
 			switch b.Type {
@@ -117,15 +124,19 @@ func load(paths []string, vars Vars) (File, error) {
 				if c, ok := l.cluster(ctx, b); ok {
 					out.Clusters = append(out.Clusters, c)
 				}
+			case "deployment":
+				if d, ok := l.deployment(ctx, b); ok {
+					out.Deployments = append(out.Deployments, d)
+				}
 			case "variable", "locals":
 			default:
-				l.add(b.DefRange(), "Unknown block", fmt.Sprintf("%q is not known here: expected group, cluster, variable or locals", b.Type))
+				l.add(b.DefRange(), "Unknown block", fmt.Sprintf("%q is not known here: expected group, cluster, deployment, variable or locals", b.Type))
 			}
 		}
 	}
 	l.unique(out)
 	if l.diags.HasErrors() {
-		return File{Groups: out.Groups}, newError(l.diags)
+		return File{Groups: out.Groups, Deployments: out.Deployments}, newError(l.diags)
 	}
 	return out, nil
 }
@@ -180,6 +191,12 @@ func (l *loader) unique(f File) {
 	}
 	for _, g := range f.Groups {
 		check("group", g.Spec.Name, g.block)
+	}
+	for _, d := range f.Deployments {
+		check("deployment", d.Name, d.block)
+		for _, g := range d.Groups {
+			check("group", g.Spec.Name, g.block)
+		}
 	}
 	for _, c := range f.Clusters {
 		check("cluster", c.Name, c.block)

@@ -193,7 +193,7 @@ func TestPictures(t *testing.T) {
 var testdata, _ = filepath.Abs("testdata")
 
 // madeRequest are the ids of requests that end otherwise with each run.
-var madeRequest = regexp.MustCompile(`\b(apply|undo)-[0-9a-f]{32}\b`)
+var madeRequest = regexp.MustCompile(`\b(apply|undo|clone)-[0-9a-f]{32}\b`)
 
 func golden(t *testing.T, name, got string) {
 	t.Helper()

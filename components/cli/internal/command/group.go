@@ -59,10 +59,13 @@ type fileFlags struct {
 	only           string
 }
 
-func (f *fileFlags) bind(c *cobra.Command) {
+func (f *fileFlags) bind(c *cobra.Command) { f.bindFor(c, "group") }
+
+// bindFor binds the flags for files of which a block of that kind may be chosen.
+func (f *fileFlags) bindFor(c *cobra.Command, kind string) {
 	c.Flags().StringArrayVar(&f.vars, "var", nil, "name=value for var.name in the files; may be repeated")
 	c.Flags().StringArrayVar(&f.varFiles, "var-file", nil, "file of name = \"value\" lines; may be repeated")
-	c.Flags().StringVar(&f.only, "group", "", "use only this group of the files")
+	c.Flags().StringVar(&f.only, kind, "", "use only this "+kind+" of the files")
 	c.ValidArgsFunction = completeHCL
 }
 
