@@ -1,0 +1,107 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+
+	"cadre.dev/client"
+)
+
+// deletion is how the deployment may be destroyed; false: it may not, and the reason was added. d is its state in the cluster.
+func (m deploymentModel) deletion(d client.DeploymentState, diags *diag.Diagnostics) (client.Deletion, bool) {
+	name := m.ID.ValueString()
+	switch {
+	case m.Protected.ValueBool():
+		diags.AddAttributeError(path.Root(argProtected), fmt.Sprintf("Deployment %s is protected from deletion", name), "To destroy it, set deletion_protection = false and apply that first.")
+		return client.Deletion{}, false
+	case m.Keep.ValueBool():
+		return client.Deletion{KeepCVMs: true, Reason: "destroyed by Terraform, keep_cvms is set"}, true
+	case m.Disks.ValueBool():
+		return client.Deletion{DeleteDisks: true, Reason: "destroyed by Terraform, delete_disks is set"}, true
+	}
+	for _, spec := range d.Document.Groups {
+		if spec.PreservesDisks() {
+			diags.AddAttributeError(path.Root("document"), fmt.Sprintf("Group %s preserves disks", spec.Name),
+				"Destroying the deployment would delete the disks of all its slots. Set one of these and apply it first: delete_disks = true deletes the disks permanently, keep_cvms = true leaves the CVMs on the platform.")
+			return client.Deletion{}, false
+		}
+	}
+	return client.Deletion{DeleteDisks: true, Reason: "destroyed by Terraform"}, true
+}
+
+// planDelete rejects a forbidden destroy while planning, and lists the slots that would go.
+func (r *deploymentResource) planDelete(ctx context.Context, m deploymentModel, diags *diag.Diagnostics) {
+	cl, err := r.connection.open()
+	if err != nil {
+		return
+	}
+	name := m.ID.ValueString()
+	present, err := cl.Deployment(ctx, name, 0)
+	if err != nil {
+		return // it is gone already, or the apply reports the error
+	}
+	d, ok := m.deletion(present, diags)
+	if !ok {
+		return
+	}
+	d.DryRun = true
+	out, err := cl.DeleteDeployment(ctx, name, present.Present().Number, d)
+	if err != nil {
+		addError(diags, "Deployment "+name+" cannot be destroyed", err)
+		return
+	}
+	diags.AddWarning(fmt.Sprintf("Deployment %s is taken down: %s", name, strings.Join(out.Slots, ", ")), lines(append([]string{"Its groups: " + strings.Join(out.Groups, ", ") + "."}, out.Warnings...)...))
+}
+
+// Delete asks for the deletion of all groups, and waits until none is left.
+func (r *deploymentResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
+	var m deploymentModel
+	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
+	timeout, more := m.Timeouts.Delete(ctx, defaultTimeout)
+	resp.Diagnostics.Append(more...)
+	cl := r.connection.use(&resp.Diagnostics)
+	if cl == nil || resp.Diagnostics.HasError() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	name := m.ID.ValueString()
+	present, err := cl.Deployment(ctx, name, 0)
+	if err != nil && client.KindOf(err) == client.NotFound {
+		return
+	}
+	if err != nil {
+		addError(&resp.Diagnostics, "Deployment "+name+" cannot be read", err)
+		return
+	}
+	if int64(present.Present().Number) != m.Version.ValueInt64() {
+		resp.Diagnostics.AddError("Deployment "+name+" was changed since it was read", "Another writer changed it, perhaps to keep the disks. Plan again and look at the losses.")
+		return
+	}
+	d, ok := m.deletion(present, &resp.Diagnostics)
+	if !ok {
+		return
+	}
+	out, err := cl.DeleteDeployment(ctx, name, present.Present().Number, d)
+	if err != nil {
+		addError(&resp.Diagnostics, "Deployment "+name+" is not destroyed", err)
+		return
+	}
+	for _, group := range out.Groups {
+		var p progress
+		err := cl.WaitGone(ctx, group, p.message(ctx), p.lost(ctx))
+		if errors.Is(err, context.DeadlineExceeded) {
+			resp.Diagnostics.AddError(fmt.Sprintf("Group %s is not gone after %s", group, timeout), fmt.Sprintf("Its deletion continues; see `cadre group describe %s`.", group))
+			return
+		}
+		if err != nil {
+			addError(&resp.Diagnostics, "Waiting for the end of group "+group+" failed", err)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package provider_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"cadre.dev/client"
+)
+
+// shopText is a document of two groups.
+func shopText(replicas int, edits ...string) string {
+	text := fmt.Sprintf(`deployment "shop" {
+  labels = { team = "sales" }
+  group "db" {
+    replicas = 3
+    template {
+      compose       = "services:\n  app:\n    image: example.org/app@sha256:%s\n"
+      instance_type = "tdx.small"
+      os_image      = "dstack-0.5.7"
+    }
+  }
+  group "web" {
+    replicas = %d
+    template {
+      compose       = "services:\n  app:\n    image: example.org/app@sha256:%[1]s\n"
+      instance_type = "tdx.small"
+      os_image      = "dstack-0.5.7"
+    }
+  }
+}
+`, strings.Repeat("a", 64), replicas)
+	return strings.NewReplacer(edits...).Replace(text)
+}
+
+func TestADeploymentFollowsItsDocument(t *testing.T) {
+	t.Parallel()
+	program := tofu(t)
+	s, file := aside(t, arrived)
+	f := newFolder(t, program).of(file)
+	resource := func(body string) string {
+		return "resource \"cadre_deployment\" \"shop\" {\n  document = file(\"shop.hcl\")\n" + body + "}\noutput \"version\" {\n  value = cadre_deployment.shop.version\n}\n"
+	}
+	f.write("main.tf", resource("  reason = \"release 1\"\n"))
+	f.write("shop.hcl", shopText(2))
+	wants(t, "the first plan", f.must("plan"), "Group db is new", "Group web is new", "version = 1")
+	wants(t, "the first apply", f.must("apply", "-auto-approve"), "version = 1")
+	wants(t, "after it", f.must("plan"), "No changes")
+
+	f.write("shop.hcl", shopText(4))
+	out := f.must("plan")
+	wants(t, "a change", out, "replicas = 2", "replicas = 4", "Group web changes", "= 1 -> 2")
+	if strings.Contains(out, "Group db changes") {
+		t.Errorf("a group that stays is listed:\n%s", out)
+	}
+	f.must("apply", "-auto-approve")
+
+	// Another client goes back: the plan shows the next version, and the apply writes the document again.
+	cl := byHand(t, s)
+	if _, err := cl.UndoDeployment(t.Context(), "shop", 0, client.DeploymentOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, "undone by hand", f.must("plan"), "Group web changes", "3 -> 4")
+	f.must("apply", "-auto-approve")
+	d, err := cl.Deployment(t.Context(), "shop", 0)
+	if err != nil || d.Present().Number != 4 || d.Document.Groups[1].Replicas != 4 {
+		t.Errorf("%+v, %v", d, err)
+	}
+
+	for text, says := range map[string]string{
+		shopText(0):                               `group["web"].replicas`,
+		shopText(4, `"sales"`, `"a b"`):           `labels["team"]`,
+		"group \"web\" {}\n":                      "there is no deployment block",
+		shopText(4, "replicas = 3", "replicsa=3"): "replicsa",
+	} {
+		f.write("shop.hcl", text)
+		out, ok := f.run("plan")
+		if wants(t, "a wrong document", out, says); ok {
+			t.Errorf("%s is planned", says)
+		}
+	}
+	f.write("shop.hcl", shopText(4))
+	f.write("main.tf", resource("  deletion_protection = true\n"))
+	f.must("apply", "-auto-approve")
+	if out, ok := f.run("destroy", "-auto-approve"); ok || !strings.Contains(out, "protected from deletion") {
+		t.Errorf("a protected deployment: %s", out)
+	}
+	f.write("main.tf", resource(""))
+	f.must("apply", "-auto-approve")
+	wants(t, "the destroy", f.must("destroy", "-auto-approve"), "Deployment shop is taken down")
+	if list, err := cl.Deployments(t.Context()); err != nil || len(list) != 0 {
+		t.Errorf("left: %v, %v", list, err)
+	}
+}
