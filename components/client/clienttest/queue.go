@@ -17,7 +17,7 @@ type queueServer struct {
 	s *Server
 }
 
-// SetQueue sets the answer of ListQueue. Its limits are those that were set.
+// SetQueue sets the answer of ListQueue. Its limits are the ones of SetLimits.
 func (s *Server) SetQueue(used *apiv1.LimitsUsed, entries ...*apiv1.QueueEntry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -49,7 +49,7 @@ type Group struct {
 	Place
 }
 
-// Place is what the status of a group records about it.
+// Place is the part of these facts that the status of the group records.
 type Place struct {
 	// Rollout: the group has a place for its rollout.
 	Rollout bool `json:"rollout,omitempty"`
@@ -92,7 +92,7 @@ type Wait struct {
 	Ready bool      `json:"ready,omitempty"`
 }
 
-// Grant is what one group may begin now.
+// Grant is the work that one group may begin now.
 type Grant struct{ Step, Create Verdict }
 
 // Verdict is the answer for one line.
@@ -141,9 +141,9 @@ func (l Limits) free(name Limit, groups []Group) int {
 	return n
 }
 
-// Judge returns what the group of this name may begin, as if nothing but the limits held its work. groups has the facts
-// of all groups in any order, its own included. Of two groups that are ready, the one with the higher priority goes
-// first, then the one that waits longer, then the first by name. A group that needs a place for its rollout and finds
+// Judge returns the work that the group of this name may begin, as if nothing but the limits held its work. groups has the facts
+// of all groups in any order, its own included. Of two groups that are ready, the group with the higher priority
+// goes first, then the group that waits longer, then the first by name. A group that needs a place for its rollout and finds
 // none takes no step, and so keeps no step from the groups that have such a place.
 func Judge(l Limits, groups []Group, name string) Grant {
 	return Grant{
@@ -185,7 +185,7 @@ func inOrder(groups []Group, name string, of func(Group) Wait) []Group {
 }
 
 // Compare is the order of two groups: priority, then the longer wait, then the name. A group that never waited comes
-// after those that do.
+// after every group that waited.
 func Compare(a, b Group, x, y Wait) int {
 	never := func(w Wait) int {
 		if w.Since.IsZero() {
@@ -196,7 +196,7 @@ func Compare(a, b Group, x, y Wait) int {
 	return cmp.Or(-cmp.Compare(a.Priority, b.Priority), never(x)-never(y), x.Since.Compare(y.Since), cmp.Compare(a.Name, b.Name))
 }
 
-// users lists the groups that have places of a limit, those with the most first.
+// users lists the groups that have places of a limit, by the number of their places.
 func users(groups []Group, limit Limit) []string {
 	using := slices.DeleteFunc(slices.Clone(groups), func(g Group) bool { return g.uses(limit) == 0 })
 	slices.SortFunc(using, func(a, b Group) int {

@@ -74,7 +74,7 @@ type model struct {
 	now              time.Time
 }
 
-// pass is one turn of the leader for a group: it begins what Judge grants, and records how the group waits.
+// pass is one turn of the leader for a group: it begins the granted work, and records how the group waits.
 func (m *model) pass(i int) {
 	g := &m.groups[i]
 	g.Rollout = g.Rollout && m.steps[i]+g.Steps > 0 && (!m.held[i] || g.Steps > 0)
@@ -162,7 +162,7 @@ func TestR98_PropertyLimitsHoldAndNeverDeadlock(t *testing.T) {
 			for i := range m.groups {
 				m.groups[i].Steps, m.groups[i].Creations = 0, 0
 			}
-			for range 2 { // the first round may only record who is ready
+			for range 2 { // the first round may only record the ready groups
 				for i := range m.groups {
 					m.pass(i)
 					m.check(t)

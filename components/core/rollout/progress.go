@@ -261,7 +261,7 @@ func (w *world) resume() {
 // platform accepts a refused call (R74), or until the workload lets its members be stopped.
 func (w *world) waitsForDecision() bool { return w.lacksDecision() || w.found.waits.of(w.waitsForWord) }
 
-// lacksDecision: no step of the rollout may begin by itself, by the spec or by the records of operators.
+// lacksDecision: no step of the rollout may begin automatically, by the spec or by the records of operators.
 func (w *world) lacksDecision() bool {
 	return w.bakeRuns() || w.spec.UpdatePolicy.Type == group.Opportunistic || !w.mayRun(w.target) || w.tooHarsh() != nil || w.onlyLeaderAsks() || len(w.rec.NoValue) > 0
 }

@@ -78,20 +78,20 @@ func LimitOf(op operation.Operation) queue.Limit {
 	return limited(op.Kind, op.Actor, op.Way, op.Before.Unavailable)
 }
 
-// place is what the status records about the group; nil without limits.
+// place is the group's place for its status; nil without limits.
 func (w *world) place(actions []Action) *queue.Place {
 	if w.obs.Queue == nil {
 		return nil
 	}
 	own := w.withOwn(nil)[0]
 	out := &queue.Place{Step: w.waitAt(queue.Steps, own.Step, actions), Create: w.waitAt(queue.Creations, own.Create, actions)}
-	out.Rollout = own.Steps > 0 || own.Rollout && w.goesOnByItself() || slices.ContainsFunc(actions, func(a Action) bool { return a.takes() == queue.Steps })
+	out.Rollout = own.Steps > 0 || own.Rollout && w.advances() || slices.ContainsFunc(actions, func(a Action) bool { return a.takes() == queue.Steps })
 	return out
 }
 
-// goesOnByItself: the rollout runs, and waits for no person and no other group. Any other rollout
+// advances: the rollout runs, and waits for no person and no other group. Any other rollout
 // gives its place up, so that a limit never waits for a person.
-func (w *world) goesOnByItself() bool {
+func (w *world) advances() bool {
 	return w.rollout.State == operation.Running && w.workLeft() && !w.lacksDecision() && !w.waitsByWord(endedByWord) && !w.waitsForOverrides()
 }
 

@@ -77,7 +77,7 @@ type found struct {
 	turn  once[turn]
 	// stage is the open stage.
 	stage once[stage]
-	// grant is what the limits of the cluster let the group begin.
+	// grant is the work that the limits of the cluster let the group begin.
 	grant once[queue.Grant]
 	// versions are the versions that Revisions name.
 	versions map[string][]upgrade.Target

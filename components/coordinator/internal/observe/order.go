@@ -24,7 +24,7 @@ func order(v *view.View, spec group.Spec) (o rollout.Order) {
 	after[spec.Name] = spec.After
 	o.Cycle = group.Cycle(spec.Name, after)
 	if own, known := all.Specs[spec.Name]; !known || own.Index >= v.Specs[spec.Name].Index {
-		// The records of the other groups are as new as the spec: one that was written before it is among them.
+		// The records of the other groups are as new as the spec: each spec that was written before it is among them.
 		for _, name := range spec.After {
 			o.Predecessors = append(o.Predecessors, rollout.Predecessor{Group: name, Waits: unfinished(all, v, name)})
 		}

@@ -183,8 +183,8 @@ func (g *groups) one(ctx context.Context, name string) *worker {
 	return w
 }
 
-// wakeOthers wakes the groups that may wait for a changed group: those that are `after` it, and those that are being
-// deleted, perhaps after it. A group that is after others may also have read its own records before theirs were known.
+// wakeOthers wakes the groups that may wait for a changed group: each group that is `after` it, and each group that is
+// being deleted, perhaps after it. A group that is after others may also have read its own records before theirs were known.
 func (g *groups) wakeOthers(v *view.View, changed view.Changes) {
 	wake := func(name string) {
 		if w, runs := g.workers[name]; runs {

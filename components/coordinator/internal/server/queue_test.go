@@ -69,7 +69,7 @@ func TestR98_LimitsAreARecordWithTheirAuthor(t *testing.T) {
 	}
 }
 
-// TestR98_TheQueueListsAllGroups: with what holds each step.
+// TestR98_TheQueueListsAllGroups: with the holds of each step.
 func TestR98_TheQueueListsAllGroups(t *testing.T) {
 	a, q := withQueue(t)
 	ctx := as(t.Context(), operatorToken)

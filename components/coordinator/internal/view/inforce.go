@@ -83,7 +83,7 @@ func (v *View) Before(index uint64) map[string]group.Spec {
 }
 
 // AfterBefore returns by group the groups that it is `after`: by its newest valid spec that was stored before index, or
-// else by the spec in force. So the later of two edits that close a cycle is the one that closes it.
+// else by the spec in force. Of two edits that make a cycle together, the later edit makes it.
 func (v *View) AfterBefore(index uint64) map[string][]string {
 	all, out := v.All(), map[string][]string{}
 	for _, name := range all.Known() {

@@ -23,7 +23,7 @@ func (l Limits) Of() queue.Limits {
 	return queue.Limits{Steps: l.Value.Steps, Rollouts: l.Value.Rollouts, Creations: l.Value.Creations}
 }
 
-// readLimits reads the limits. An unreadable record holds all limited work: what it was to bound is unknown.
+// readLimits reads the limits. An unreadable record holds all limited work, since the wanted limits are unknown.
 func (v *View) readLimits(ctx context.Context, at moment, errs *[]error) {
 	var unread []error
 	rec, ok := keyed[store.Limits](ctx, at, store.LimitsKey(), &unread)[store.LimitsKey()]

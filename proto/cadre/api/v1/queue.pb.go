@@ -594,7 +594,7 @@ type QueueEntry struct {
 	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
 	// rollout, operator, healing or scaling.
 	Actor string `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
-	// Who asked: the author of the request, or of the spec.
+	// The author of the request, or of the spec.
 	By       string `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
 	Priority int32  `protobuf:"varint,6,opt,name=priority,proto3" json:"priority,omitempty"`
 	// running, begins, waits (at a limit alone) or held.
