@@ -16,7 +16,7 @@ type Queue struct {
 }
 
 // limited returns the limit that applies to such work; "": none. Healing and requests by name are not limited, nor is
-// the step of a member that is down already: such a step takes nothing away.
+// the update of a member that is out of service already: it is the repair of that member.
 func limited(kind operation.Kind, by operation.Actor, way operation.Way, down bool) queue.Limit {
 	switch {
 	case kind == operation.Create && by == operation.ActorScaling:

@@ -27,6 +27,8 @@ import (
 //	     member away while it works
 //	placement  a hard rule is never broken, and a node that does not answer gets no CVM
 //	R147 only a group with `stopped = true` is stopped, and the leader last
+//	R98  each limited step has a place at the limits of the cluster
+//	R158 no voluntary step begins while a group that the group is after has not finished
 //	R150 nothing begins, and no first call is made, behind a closed gate
 //	R94  a stage lets no more Slots move than it says
 //	R91  stable moves only after the last bake
@@ -98,6 +100,7 @@ func (k *checker) begun(a rollout.Action, op operation.Operation, rec rollout.Re
 	k.gated("the begin", op)
 	k.ticketed(op)
 	k.staged(a, op, rec)
+	k.inTurn(op)
 	c := k.w.of(op.Slot)
 	failed := func(r *operation.Rollout) bool {
 		return r != nil && r.ID == op.Rollout && r.State == operation.FailedState

@@ -48,7 +48,7 @@ func (s *story) happen(line string) error {
 
 // events lists every event of a story.
 func events() []event {
-	return slices.Concat(timeEvents(), operatorEvents(), memberEvents(), platformEvents(), placeEvents(), coordinatorEvents(), versionEvents())
+	return slices.Concat(timeEvents(), operatorEvents(), memberEvents(), platformEvents(), placeEvents(), coordinatorEvents(), versionEvents(), turnEvents())
 }
 
 // limit bounds each wait of a story.

@@ -25,6 +25,7 @@ func TestR70_PropertyStoriesOfEverythingAtOnce(t *testing.T) {
 		}
 		s.drawGates(t)
 		s.drawStages(t)
+		s.drawTurns(t)
 		for range rapid.IntRange(1, 12).Draw(t, "events") {
 			s.disturb(t)
 			for range rapid.IntRange(1, 30).Draw(t, "passes") {
@@ -99,12 +100,13 @@ func (s *story) disturb(t *rapid.T) {
 			"host host-1 dies", "host host-1 does not answer", "host host-1 answers again", "host host-0 dies", "host host-0 answers again",
 			"the host starts "+slot+" right before its next call to restart", "the stop call of "+slot+" is without answer", "the compose call of "+slot+" is refused")
 	}
+	lines = append(lines, turnLines...)
 	s.one(t, rapid.SampledFrom(lines).Draw(t, "event"))
 }
 
 // calm ends all disturbances.
 func (s *story) calm(t *rapid.T) {
-	lines := []string{"operator sets stages 0", "operator removes the gates", "host host-0 answers again", "host host-1 answers again", "operator resumes the group", "operator starts the group", "revision B works", "the platform's list answers again", "the leader changes", "operator wants revision D"}
+	lines := []string{"operator sets stages 0", "operator removes the gates", "group base has finished", "the cluster has no limits", "host host-0 answers again", "host host-1 answers again", "operator resumes the group", "operator starts the group", "revision B works", "the platform's list answers again", "the leader changes", "operator wants revision D"}
 	for _, slot := range s.c.spec.Members() {
 		lines = append(lines, "operator undrains "+slot, "operator unprotects "+slot, "operator includes "+slot, "calls of "+slot+" succeed again", "hooks of "+slot+" are content")
 		if c := s.w.of(slot); c != nil {

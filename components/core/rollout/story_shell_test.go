@@ -36,6 +36,8 @@ type coordinator struct {
 	protects map[string]*rollout.Override
 	excludes map[string]*rollout.Override
 	gates    map[string]*rollout.Override
+	order    rollout.Order
+	queue    *rollout.Queue
 	deleting *rollout.Deletion
 	givenUp  []string
 	// refused are the Revisions that the platform would refuse, with its message.
@@ -100,6 +102,7 @@ func (c *coordinator) next(end time.Time) time.Time {
 func (c *coordinator) observe() rollout.Observation {
 	obs := rollout.Observation{Platform: rollout.Source{Known: !c.w.blind}, Records: rollout.Source{Known: true}, At: c.clock(),
 		Pause: c.pause, Freeze: c.freeze, Gates: maps.Clone(c.gates), Requests: slices.Clone(c.store.requests), Deletion: c.deleting, DeleteDisks: c.givenUp, Refused: c.refused}
+	obs.Order, obs.Queue = c.order, c.queue
 	obs.Nodes, obs.Others = slices.Clone(c.w.nodes), slices.Clone(c.w.others)
 	for i, r := range obs.Requests {
 		for _, op := range c.store.operations {

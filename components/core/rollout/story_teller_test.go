@@ -127,6 +127,8 @@ func (s *story) option(text string) error {
 	length, notLength := time.ParseDuration(value)
 	switch word {
 	case "":
+	case "after":
+		s.c.spec.After = strings.Fields(value)
 	case "parallel":
 		s.c.spec.ManagementPolicy = group.Parallel
 	case "most_disruptive_allowed_action":
