@@ -13,7 +13,7 @@ const (
 	ActionRefresh UpdateAction = "REFRESH"
 	// ActionRestart: the CVM boots again, on its disk.
 	ActionRestart UpdateAction = "RESTART"
-	// ActionReplace: it takes another CVM, with an empty disk. No rollout does that.
+	// ActionReplace: it takes another CVM, with an empty disk. A rollout does that only where minimal_action says so.
 	ActionReplace UpdateAction = "REPLACE"
 )
 

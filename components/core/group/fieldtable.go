@@ -25,7 +25,7 @@ var fields = []Field{
 
 	{Path: "update_policy", Line: "Bounds of a rollout."},
 	{Path: "update_policy.type", Class: ActionNone, Default: "`PROACTIVE`", Line: "`PROACTIVE`: a new revision rolls at once. `OPPORTUNISTIC`: a slot is updated by `cadre_instance` or `cadre instance update`."},
-	{Path: "update_policy.minimal_action", Class: ActionNone, Default: "`NONE`", Line: "Least action of each step of a rollout: `NONE`, `REFRESH` or `RESTART`. Other changes get no step."},
+	{Path: "update_policy.minimal_action", Class: ActionNone, Default: "`NONE`", Line: "Least action of each step of a rollout: `NONE`, `REFRESH`, `RESTART` or `REPLACE`. Changes without a step still get none. `REPLACE` gives each slot another CVM with an empty disk, after an extra slot proved the revision: only with `max_surge_fixed` or `max_surge_percent`, and without voters and preserved disks."},
 	{Path: "update_policy.most_disruptive_allowed_action", Class: ActionNone, Default: "`REPLACE`", Line: "Upper bound of the cost: `NONE`, `REFRESH`, `RESTART` or `REPLACE`. A costlier change is refused, and a slot that needs more is held. Requests for a slot by name, and healing, ignore the bound."},
 	{Path: "update_policy.max_unavailable_fixed", Class: ActionNone, Default: "1", Range: "at least 0, and 0 only together with `max_surge_fixed` or `max_surge_percent`", Line: "Slots that may be unavailable at a time."},
 	{Path: "update_policy.max_unavailable_percent", Class: ActionNone, Range: "0 to 100, and 0 only together with `max_surge_fixed` or `max_surge_percent`", Line: "The same as a share of `replicas`, rounded down, at least 1 unless 0. Excludes `max_unavailable_fixed`."},

@@ -113,8 +113,8 @@ const (
 // UpdatePolicy bounds the disruption of a rollout.
 type UpdatePolicy struct {
 	Type UpdateType `json:"type,omitempty"`
-	// MinimalAction makes each step of a rollout at least as harsh: NONE (default), REFRESH
-	// or RESTART. Changes that need no step get none.
+	// MinimalAction makes each step of a rollout at least as harsh: NONE (default), REFRESH,
+	// RESTART or REPLACE (R15b). Changes that need no step get none.
 	MinimalAction UpdateAction `json:"minimal_action,omitempty"`
 	// MostDisruptiveAllowedAction bounds the cost of a change of the spec: a change that costs more
 	// is rejected, and a Slot that would need more is held. Default REPLACE: no bound (R132). The

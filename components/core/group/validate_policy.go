@@ -11,6 +11,7 @@ func (v *validator) updatePolicy(s Spec) {
 		v.add("update_policy.type", "", "%q is unknown: use %s or %s", p.Type, Proactive, Opportunistic)
 	}
 	v.actions(p)
+	v.renewal(s)
 	switch {
 	case p.OnFailure != Pause && p.OnFailure != Rollback:
 		v.add("update_policy.on_failure", "R99", "%q is unknown: use %s or %s", p.OnFailure, Pause, Rollback)
@@ -50,16 +51,34 @@ func (v *validator) actions(p UpdatePolicy) {
 	const least, most = "update_policy.minimal_action", "update_policy.most_disruptive_allowed_action"
 	known := UpdateActions()
 	switch {
-	case p.MinimalAction == ActionReplace:
-		v.add(least, "R131", "is %s: updates keep each Slot's identity and disk; use %s at most, and `cadre instance replace` where a disk may be lost", ActionReplace, ActionRestart)
 	case !slices.Contains(known, p.MinimalAction):
-		v.add(least, "", "%q is unknown: use %s, %s or %s", p.MinimalAction, ActionNone, ActionRefresh, ActionRestart)
+		v.add(least, "", "%q is unknown: use %s, %s, %s or %s", p.MinimalAction, ActionNone, ActionRefresh, ActionRestart, ActionReplace)
 	}
 	switch {
 	case !slices.Contains(known, p.MostDisruptiveAllowedAction):
 		v.add(most, "R132", "%q is unknown: use %s, %s, %s or %s", p.MostDisruptiveAllowedAction, ActionNone, ActionRefresh, ActionRestart, ActionReplace)
 	case p.MinimalAction.Harsher(p.MostDisruptiveAllowedAction):
 		v.add(most, "R132", "is %s, and minimal_action is %s: no step could ever be made; raise this one or lower that one", p.MostDisruptiveAllowedAction, p.MinimalAction)
+	}
+}
+
+// renewal judges a rollout that replaces each member (R15b). It loses every disk, and an extra Slot proves the target.
+func (v *validator) renewal(s Spec) {
+	const path = "update_policy.minimal_action"
+	if s.UpdatePolicy.MinimalAction != ActionReplace {
+		return
+	}
+	if HasVoters(s) {
+		v.add(path, "R15b", "is %s, which gives each slot an empty disk, and workload %q has voters: use %s at most, and `cadre instance replace` for one slot", ActionReplace, s.Workload.Kind, ActionRestart)
+	}
+	if s.PreservesDisks() {
+		v.add(path, "R15b", "is %s, which gives each slot an empty disk, and preserved_state keeps one: use %s at most, or remove preserved_state", ActionReplace, ActionRestart)
+	}
+	if MaxSurge(s) == 0 {
+		v.add(path, "R15b", "is %s, and no extra slot could prove a new revision first: set max_surge_fixed or max_surge_percent", ActionReplace)
+	}
+	if s.UpdatePolicy.Type == Opportunistic {
+		v.add(path, "R15b", "is %s, and type is %s: a request for a slot updates it in place; use %s", ActionReplace, Opportunistic, Proactive)
 	}
 }
 

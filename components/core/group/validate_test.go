@@ -220,6 +220,33 @@ func TestR107_ThePaceOfCreationsIsOfParallelOnes(t *testing.T) {
 	wantProblem(t, s, "update_policy.max_creating", "R107")
 }
 
+func TestR15b_WhatARolloutMayReplace(t *testing.T) {
+	s := goodSpec()
+	s.Workload, s.PreservedState, s.Replicas = Workload{}, PreservedState{}, 3
+	s.UpdatePolicy.MinimalAction, s.UpdatePolicy.MaxSurgeFixed = ActionReplace, ptr(1)
+	if got := problems(t, s); got != nil {
+		t.Errorf("a group without state is refused: %v", got)
+	}
+	for name, edit := range map[string]func(s *Spec){
+		"voters":           func(s *Spec) { s.Workload = Workload{Kind: WorkloadEtcd} },
+		"a preserved disk": func(s *Spec) { s.PreservedState.Disk = "data" },
+		"one preserved disk": func(s *Spec) {
+			s.Instances = []InstanceSettings{{Ordinal: 1, PreservedState: PreservedState{Disk: "data"}}}
+		},
+		"no extra slot":        func(s *Spec) { s.UpdatePolicy.MaxSurgeFixed = nil },
+		"no automatic rollout": func(s *Spec) { s.UpdatePolicy.Type = Opportunistic },
+		"all of them, at once": func(s *Spec) {
+			s.PreservedState.Disk, s.UpdatePolicy.MaxSurgeFixed, s.UpdatePolicy.Type = "data", nil, Opportunistic
+		},
+	} {
+		bad := s
+		edit(&bad)
+		t.Run(name, func(t *testing.T) { wantProblem(t, bad, "update_policy.minimal_action", "R15b") })
+	}
+	s.UpdatePolicy.MostDisruptiveAllowedAction = ActionRestart
+	wantProblem(t, s, "update_policy.most_disruptive_allowed_action", "R132")
+}
+
 func TestR15a_ExtraSlots(t *testing.T) {
 	s := goodSpec()
 	s.UpdatePolicy.MaxUnavailableFixed, s.UpdatePolicy.MaxSurgeFixed = ptr(0), ptr(1)

@@ -88,6 +88,8 @@ var predicates = []predicate{
 		check: (*world).holdsOfDisk},
 	{names: []string{HoldScaleInOrder, HoldOthersUnavailable}, only: []operation.Kind{operation.Delete},
 		check: (*world).holdsOfScaleIn},
+	{names: []string{HoldTargetUnproven}, from: destructive, only: []operation.Kind{operation.Replace}, actor: operation.ActorRollout,
+		check: (*world).holdsOfUnproven},
 	{names: []string{HoldNoSource, HoldReplaceInProgress}, only: []operation.Kind{operation.Replace},
 		check: (*world).holdsOfReplace},
 	{names: []string{HoldQuarantined, HoldHealBackoff, HoldHealInProgress, HoldHealStorm}, from: disruptive,

@@ -12,7 +12,10 @@ func (w *world) actionOf(c candidate) group.UpdateAction {
 	switch c.kind {
 	case operation.Update:
 		needed, _ := w.takes(c.m)
-		if c.marked && !c.refresh {
+		switch {
+		case needed == group.ActionReplace: // a step in place, such as an extra member's
+			needed = group.ActionRestart
+		case c.marked && !c.refresh:
 			needed = group.Harshest(needed, group.ActionRestart) // a silent agent proves no Revision
 		}
 		return needed

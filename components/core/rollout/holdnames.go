@@ -132,6 +132,8 @@ const (
 	HoldPrecondition = "precondition"
 	// HoldNoSource: no member has the data to rebuild a replaced member from (R136).
 	HoldNoSource = "no_data_source"
+	// HoldTargetUnproven: the rollout replaces members, and no member has proven the target yet (R15b).
+	HoldTargetUnproven = "target_unproven"
 	// HoldReplaceInProgress: only one Slot is replaced at a time (R115).
 	HoldReplaceInProgress = "replace_in_progress"
 	// HoldQuarantined: all attempts to heal the Slot failed (R118).

@@ -15,11 +15,16 @@ func (w *world) candidates() []candidate {
 	updates := make([]candidate, 0, len(w.members))
 	var deletes []candidate
 	for _, m := range w.members {
-		switch c := w.need(m); c.kind {
-		case "", operation.Delete:
+		c := w.need(m)
+		if c.rolls() {
+			updates = append(updates, c)
+			continue
+		}
+		switch c.kind {
+		case "", operation.Delete, operation.Update:
 		case operation.Create, operation.Replace:
 			creates = append(creates, c)
-		case operation.Update, operation.Restart, operation.Drain, operation.Stop:
+		case operation.Restart, operation.Drain, operation.Stop:
 			updates = append(updates, c)
 		}
 	}
@@ -67,7 +72,7 @@ func (w *world) need(m *member) candidate {
 		c.kind, c.to = operation.Restart, m.runs()
 	case w.outdated(m) && !w.triedAtTarget(m, m.asked(RequestUpdate)):
 		c.marked = m.asked(RequestUpdate)
-		c.kind, c.refresh, c.forEnv = operation.Update, w.refreshes(m) && (!c.marked || m.speaks), w.onlyEnv(m)
+		c.kind, c.refresh, c.forEnv = w.rollKind(m), w.refreshes(m) && (!c.marked || m.speaks), w.onlyEnv(m)
 	case m.namesService() && m.open == nil:
 		w.restartService(m, &c) // held: its agent does not report
 	default:

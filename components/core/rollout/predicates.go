@@ -74,13 +74,18 @@ func (p predicate) appliesTo(w *world, c candidate) bool {
 	if p.stops && c.refresh {
 		return false
 	}
-	if harmOf(c.kind) < p.from || p.only != nil && !slices.Contains(p.only, c.kind) {
+	if harmOf(c.kind) < p.from || !p.concerns(c) {
 		return false
 	}
 	if p.from > constructive && (c.left || w.ending()) {
 		return false // the member or the whole group already goes: nothing is left to protect
 	}
 	return !p.voluntary || c.condition == well || c.condition == lost
+}
+
+// concerns: the rule is about such Kinds. A rule about updates is about a rollout's replacements too.
+func (p predicate) concerns(c candidate) bool {
+	return p.only == nil || slices.Contains(p.only, c.kind) || c.rolls() && slices.Contains(p.only, operation.Update)
 }
 
 // ending: the whole group is being deleted.

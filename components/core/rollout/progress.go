@@ -313,7 +313,7 @@ func (w *world) awaitsCreation(m *member) bool {
 
 // rollsTo is the rollout's step of m.
 func (w *world) rollsTo(m *member) candidate {
-	return candidate{m: m, kind: operation.Update, to: m.want.revision, actor: operation.ActorRollout, condition: well, refresh: w.refreshes(m)}
+	return candidate{m: m, kind: w.rollKind(m), to: m.want.revision, actor: operation.ActorRollout, condition: well, refresh: w.refreshes(m)}
 }
 
 // keepProgressClock stops the clock while the rollout waits for Slots that an operator marked. The clock then

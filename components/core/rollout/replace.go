@@ -7,12 +7,12 @@ import (
 	"cadre.dev/core/operation"
 )
 
-// holdsOfReplace: the disk is lost, so the group must tolerate the loss and another member must have the data (R46,
+// holdsOfReplace: a rollout replaces members within its budget. In all other cases the disk is lost, so the group must tolerate the loss and another member must have the data (R46,
 // R136). For a workload without a driver, the operator's request or the spec decides.
 func (w *world) holdsOfReplace(c candidate, l evaluation) []Hold {
 	var holds []Hold
 	for _, replacing := range [][]*member{w.tally.replacing, l.taken.replacing} {
-		if m := w.replacedBefore(c, l, replacing); m != nil {
+		if m := w.replacedBefore(c, l, replacing); m != nil && !c.rolls() {
 			holds = append(holds, hold(HoldReplaceInProgress, "waits for the replacement of %s", m.slot))
 		}
 	}

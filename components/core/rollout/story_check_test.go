@@ -191,13 +191,17 @@ func (k *checker) budget(slot string) {
 			spare++
 		}
 	}
-	if !k.c.spec.HasOrdinal(k.c.store.slots[slot].Ordinal) {
+	gone := len(away) + 1
+	if r := k.c.store.slots[slot]; !k.c.spec.HasOrdinal(r.Ordinal) {
 		spare-- // the extra member itself goes, or the member goes for good: the others must suffice
 		if len(away) == 0 {
 			return
 		}
+		if r.Extra {
+			gone-- // no desired member goes with it
+		}
 	}
-	if limit := group.MaxUnavailable(k.c.spec) + spare; len(away)+1 > limit {
+	if limit := group.MaxUnavailable(k.c.spec) + spare; gone > limit {
 		k.broke("I1: %s is taken while %s away, max_unavailable is %d", slot, areOf(away), limit)
 	}
 }

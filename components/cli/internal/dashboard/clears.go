@@ -53,6 +53,7 @@ var clears = map[string]string{
 	"scale_in_order":          "Wait.",
 	"others_unavailable":      "Repair the Slot that the message names.",
 	"no_data_source":          "Bring another member back first.",
+	"target_unproven":         "Wait for the extra slot; look at it if it does not arrive.",
 	"replace_in_progress":     "Wait.",
 	"quarantined":             "Look at the Slot; `cadre instance restart SLOT`, where the Slot has a CVM, or `cadre instance replace SLOT`.",
 	"heal_backoff":            "Wait.",

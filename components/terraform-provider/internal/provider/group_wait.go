@@ -100,6 +100,8 @@ func heldBy(w written, predicate string) string {
 		return "workload.kind"
 	case rollout.HoldActionNotAllowed:
 		return "update_policy.most_disruptive_allowed_action"
+	case rollout.HoldTargetUnproven:
+		return "update_policy.minimal_action"
 	case rollout.HoldLeaderNeedsApproval:
 		return "update_policy.leader"
 	case rollout.HoldIrreversible:

@@ -1,0 +1,36 @@
+package rollout
+
+import (
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+)
+
+// A group without state may want another CVM, with an empty disk, for each member of a rollout (R15b). Its extra
+// members go first. They are made like every new member, and updated in place, because a platform makes a CVM only at
+// content that a CVM of the app already had. Once one of them has proven the target, the other members are replaced,
+// within the budget. An operator's request for a Slot updates the Slot in place.
+
+// rollKind is the Kind of the rollout's step of m.
+func (w *world) rollKind(m *member) operation.Kind {
+	renews := w.spec.UpdatePolicy.MinimalAction == group.ActionReplace && !m.extra && !m.asked(RequestUpdate)
+	// A CVM that a step made is new already. A pin and a change of the Slot's own env concern a single Slot.
+	if renews && m.open == nil && m.want.revision == w.target && m.runs() != w.target {
+		return operation.Replace
+	}
+	return operation.Update
+}
+
+// rolls: c is the rollout's step of its member.
+func (c candidate) rolls() bool { return rolls(c.kind, c.actor) }
+
+func rolls(kind operation.Kind, actor operation.Actor) bool {
+	return kind == operation.Update || kind == operation.Replace && actor == operation.ActorRollout
+}
+
+// holdsOfUnproven: no CVM is given up for a Revision at which no member serves.
+func (w *world) holdsOfUnproven(c candidate, _ evaluation) []Hold {
+	if w.provenAtTarget() {
+		return nil
+	}
+	return []Hold{hold(HoldTargetUnproven, "minimal_action is %s: %s is replaced once an extra slot is available at the target", group.ActionReplace, c.m.slot)}
+}

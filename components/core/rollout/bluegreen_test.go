@@ -1,0 +1,91 @@
+package rollout
+
+import (
+	"testing"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+)
+
+// renews is a group whose rollouts replace each member, with an extra member that has proven the target B.
+func renews() *fixture {
+	f := newFixture(4, "none")
+	f.spec.Replicas = 3
+	one := 1
+	f.spec.UpdatePolicy.MinimalAction, f.spec.UpdatePolicy.MaxSurgeFixed = group.ActionReplace, &one
+	f.want("B").rolling()
+	f.rec.Slots[3].Extra = true
+	return f.at(3, "B")
+}
+
+func TestR15b_AMemberIsReplacedOnceTheTargetIsProven(t *testing.T) {
+	f := renews()
+	wantExecutes(t, f.plan(), "REPLACE db-2", "REPLACE db-1") // one may be away, and an extra member is there
+	a := actionOf(t, f.plan(), "db-2")
+	if a.Actor != operation.ActorRollout || a.To != f.spec.Revision() || a.Takes != group.ActionReplace || a.Class != ClassNonVoter {
+		t.Errorf("%+v", a)
+	}
+	f.sick(3)
+	wantHeld(t, f.plan(), "db-2", HoldTargetUnproven)
+}
+
+// The holds of a rollout's update hold a rollout's replacement too.
+func TestR15b_WhatHoldsAnUpdateHoldsAReplacement(t *testing.T) {
+	for predicate, edit := range map[string]func(f *fixture){
+		HoldRolloutFailed:  func(f *fixture) { f.rec.Rollout.State = operation.FailedState },
+		HoldPaused:         func(f *fixture) { f.obs.Pause = &Override{} },
+		HoldPrecondition:   func(f *fixture) { f.obs.Refused = map[string]string{f.spec.Revision(): "no such image"} },
+		HoldMaxUnavailable: func(f *fixture) { f.spec.UpdatePolicy.MaxUnavailableFixed = intp(0); f.sick(3).at(0, "B").sick(0) },
+		HoldGateClosed: func(f *fixture) {
+			f.gate(group.Gate{Name: "g", On: []string{group.GateOnStep}})
+		},
+	} {
+		f := renews()
+		edit(f)
+		wantHeld(t, f.plan(), "db-2", predicate)
+	}
+}
+
+// An extra member, a Slot that an operator names, a pinned Slot and a change of one Slot's env are updated in place.
+func TestR15b_OtherStepsAreInPlace(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(f *fixture)
+		slot string
+	}{
+		"extra": {func(f *fixture) { f.at(3, "A") }, "db-3"},
+		"named": {func(f *fixture) { f.asksFor(RequestUpdate, "db-2", "q") }, "db-2"},
+		"pinned": {func(f *fixture) {
+			f.at(2, "B").spec.Instances = []group.InstanceSettings{{Ordinal: 2, PinnedRevision: f.rec.Status.Stable}}
+		}, "db-2"},
+		"env": {func(f *fixture) {
+			f.at(2, "B").rec.Slots[2].OwnEnv = "given"
+		}, "db-2"},
+	} {
+		f := renews()
+		c.edit(f)
+		a := actionOf(t, f.plan(), c.slot)
+		if a.Kind != operation.Update || a.Takes != group.ActionRestart {
+			t.Errorf("%s: %s takes %s", name, a.Kind, a.Takes)
+		}
+	}
+}
+
+// TestR15b_AReplacementIsCalledOffBeforeItDeletes: after that it makes the new CVM, whatever the spec wants.
+func TestR15b_AReplacementIsCalledOffBeforeItDeletes(t *testing.T) {
+	for _, phase := range []operation.Phase{operation.Draining, operation.Drained} {
+		f := renews().op(2, phase, func(op *operation.Operation) { op.Kind, op.Actor = operation.Replace, operation.ActorRollout })
+		op := f.rec.Operations[0]
+		if why := f.facts(op).Unwanted; why != "" {
+			t.Errorf("%s: %s", phase, why)
+		}
+		f.want("C")
+		if f.facts(op).Unwanted == "" {
+			t.Errorf("%s: it goes on although the spec moved on", phase)
+		}
+		op.Call.Applied, op.CVM = []operation.Part{operation.PartDelete}, operation.CVM{}
+		f.rec.Operations[0] = op
+		if why := f.facts(op).Unwanted; op.MadeWay() && why != "" {
+			t.Errorf("%s: the slot would stay empty: %s", phase, why)
+		}
+	}
+}
