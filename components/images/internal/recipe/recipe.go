@@ -26,7 +26,8 @@ type Recipe struct {
 	// From names the recipe below this one; empty is nothing.
 	From        string `hcl:"from,optional"`
 	Description string `hcl:"description"`
-	// Debs are Debian packages, with their dependencies unless Alone.
+	// Debs are Debian packages, with their dependencies unless Alone. "name=version" takes that version, else the
+	// newest one of the suite.
 	Debs []string `hcl:"debs,optional"`
 	// Alone takes the packages of Debs and none that they depend on.
 	Alone bool `hcl:"alone,optional"`
@@ -399,6 +400,12 @@ func (l Lock) Wheel(text string) (Wheel, bool) {
 	return l.Wheels[i], true
 }
 
+// Without reports that the recipe leaves out a package that another one needs.
+func (r *Recipe) Without(deb string) bool {
+	asked := slices.ContainsFunc(r.Debs, func(d string) bool { name, _, _ := strings.Cut(d, "="); return name == deb })
+	return slices.Contains(r.Exclude, deb) || r.Alone && !asked
+}
+
 // checkLock finds a recipe that has been changed and not locked again.
 func (r *Recipe) checkLock() error {
 	var errs []error
@@ -406,12 +413,13 @@ func (r *Recipe) checkLock() error {
 		errs = append(errs, fmt.Errorf("%s is not in %s.lock: lock again with make images-lock", what, r.Name))
 	}
 	for _, d := range r.Debs {
-		if !slices.ContainsFunc(r.Lock.Debs, func(l Deb) bool { return l.Name == d }) {
+		name, version, _ := strings.Cut(d, "=")
+		if !slices.ContainsFunc(r.Lock.Debs, func(l Deb) bool { return l.Name == name && (version == "" || l.Version == version) }) {
 			lost("package " + d)
 		}
 	}
 	for _, d := range r.Lock.Debs {
-		if slices.Contains(r.Exclude, d.Name) || (r.Alone && !slices.Contains(r.Debs, d.Name)) {
+		if r.Without(d.Name) {
 			errs = append(errs, fmt.Errorf("%s.lock:%d: package %s is excluded: lock again with make images-lock", r.Name, d.Line, d.Name))
 		}
 	}

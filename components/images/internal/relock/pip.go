@@ -45,7 +45,7 @@ func (p *pip) resolve(ctx context.Context, requirements []string, cache *fetch.C
 	wheels, said := filepath.Join(p.dir, "wheels"), filepath.Join(p.dir, "report.json")
 	target := []string{"--only-binary=:all:", "--python-version", p.python, "--implementation", "cp", "--abi", "cp" + strings.ReplaceAll(p.python, ".", "")}
 	// The most portable kinds first; the last is the newest that the pinned suite's C library has.
-	for _, platform := range []string{"manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64", "manylinux_2_31_x86_64"} {
+	for _, platform := range []string{"manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64", "manylinux_2_31_x86_64", "manylinux_2_34_x86_64"} {
 		target = append(target, "--platform", platform)
 	}
 	program := filepath.Join(p.dir, "bin/pip")

@@ -123,7 +123,7 @@ func (l *locker) debs(ctx context.Context, r *recipe.Recipe) ([]recipe.Deb, erro
 		l.Say(fmt.Sprintf("%s: nothing needs the excluded %s: take it out of the recipe", r.Name, name))
 	}
 	return slices.DeleteFunc(all, func(d recipe.Deb) bool {
-		return below[d.Name] || slices.Contains(r.Exclude, d.Name) || (r.Alone && !slices.Contains(r.Debs, d.Name))
+		return below[d.Name] || r.Without(d.Name)
 	}), nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"regexp"
 	"strings"
 
@@ -81,6 +82,10 @@ func Read(name string, to Layout) (*Package, error) {
 		e, err := place(f.Name, data, to)
 		if err != nil {
 			return nil, err
+		}
+		// Programs that a package brings. Libraries may have the bit too, and need none.
+		if f.Mode()&0o111 != 0 && path.Ext(f.Name) == "" {
+			e.Mode = 0o755
 		}
 		p.Files = append(p.Files, e)
 	}

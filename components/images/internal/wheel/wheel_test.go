@@ -10,6 +10,7 @@ import (
 
 var layout = Layout{Site: "site", Scripts: "bin", Python: "/usr/bin/python3"}
 
+// write makes a wheel; files below bin/ are programs, as the mode of their entry says.
 func write(t *testing.T, files map[string]string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "x.whl")
@@ -19,7 +20,11 @@ func write(t *testing.T, files map[string]string) string {
 	}
 	z := zip.NewWriter(f)
 	for at, text := range files {
-		w, err := z.Create(at)
+		h := &zip.FileHeader{Name: at, Method: zip.Deflate}
+		if strings.Contains(at, "/bin/") {
+			h.SetMode(0o755)
+		}
+		w, err := z.CreateHeader(h)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +45,7 @@ const metadata = "Metadata-Version: 2.4\nName: Some_Thing\nVersion: 1.2\nLicense
 
 func TestReadPutsFilesWhereAnInstallerWould(t *testing.T) {
 	p, err := Read(write(t, map[string]string{
-		"thing/__init__.py": "code", "thing-1.2.dist-info/METADATA": metadata, "thing-1.2.dist-info/licenses/LICENSE.txt": "text",
+		"thing/__init__.py": "code", "thing/bin/run": "elf", "thing/bin/lib.so": "elf", "thing-1.2.dist-info/METADATA": metadata, "thing-1.2.dist-info/licenses/LICENSE.txt": "text",
 		"thing-1.2.data/scripts/run": "#!python\nx", "thing-1.2.data/purelib/pure.py": "p",
 		"thing-1.2.dist-info/entry_points.txt": "[console_scripts]\nthing = thing.main:App.go\n[other]\nx = y:z\n",
 	}), layout)
@@ -53,6 +58,10 @@ func TestReadPutsFilesWhereAnInstallerWould(t *testing.T) {
 	got := map[string]string{}
 	for _, e := range p.Files {
 		got[e.Path] = string(e.Body.Data)
+		runs := strings.HasPrefix(e.Path, "bin/") || e.Path == "site/thing/bin/run"
+		if want := map[bool]int64{true: 0o755, false: 0o644}[runs]; e.Mode != want {
+			t.Errorf("%s has mode %o, want %o", e.Path, e.Mode, want)
+		}
 	}
 	for name, want := range map[string]string{
 		"site/thing/__init__.py": "code", "bin/run": "#!/usr/bin/python3\nx", "site/pure.py": "p",
@@ -62,7 +71,7 @@ func TestReadPutsFilesWhereAnInstallerWould(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got[name], want)
 		}
 	}
-	if len(got) != 7 {
+	if len(got) != 9 {
 		t.Errorf("%d files: %v", len(got), got)
 	}
 }
