@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,7 @@ type patroni struct {
 	mu     sync.Mutex
 	seen   seenCluster // guarded by mu
 	failed string      // guarded by mu; the state of the last failed start, until PostgreSQL runs
+	major  string      // guarded by mu; the leader's major version of PostgreSQL, the last that it reported
 	// last is the last cluster view and the own timeline then, however old.
 	last         patroniCluster // guarded by mu
 	lastTimeline uint64         // guarded by mu
@@ -192,7 +194,7 @@ func (p *patroni) judge(v *View, me, leader patroniStatus, leaderErr error, clus
 		v.Ready = me.State == "running"
 		v.CaughtUp, v.LagBytes, v.Followers = ptr(true), ptr(int64(0)), me.streaming(cluster)
 		if !v.Ready {
-			v.Message = p.notRunning(me)
+			v.Message = p.notRunning(me, leader)
 		}
 	case me.primary():
 		v.Message = "PostgreSQL is primary without the leader lock"
@@ -203,7 +205,7 @@ func (p *patroni) judge(v *View, me, leader patroniStatus, leaderErr error, clus
 		}
 		p.judgeReplica(v, me, leader, leaderErr, cluster.source(mine))
 	default:
-		v.Message = fmt.Sprintf("PostgreSQL is %s (%s)", me.State, me.Role)
+		v.Message = p.notRunning(me, leader)
 	}
 	v.MayDisruptReason = p.refusal(*v, me, cluster)
 	v.MayDisrupt = v.MayDisruptReason == ""
@@ -214,7 +216,7 @@ func (p *patroni) judgeReplica(v *View, me, leader patroniStatus, leaderErr erro
 	running := me.State == "running" || me.State == "streaming"
 	switch {
 	case !running:
-		v.Message = p.notRunning(me)
+		v.Message = p.notRunning(me, leader)
 		v.CaughtUp = ptr(false)
 		return
 	case leaderErr != nil:
@@ -268,15 +270,28 @@ func (p *patroni) noteStart(state string) {
 	}
 }
 
-// notRunning is the message about a PostgreSQL that does not run.
-func (p *patroni) notRunning(me patroniStatus) string {
+// notRunning is the message about a PostgreSQL that does not run; leader is the leader's report, if there is one.
+func (p *patroni) notRunning(me, leader patroniStatus) string {
+	p.mu.Lock()
+	p.major = cmp.Or(leader.major(), p.major)
+	p.mu.Unlock()
+	return cmp.Or(p.failsToStart(), fmt.Sprintf("PostgreSQL is %s (%s)", me.State, me.Role))
+}
+
+// failsToStart is the message about a PostgreSQL that failed to start and did not run since; else empty. The own version is
+// not known: Patroni learns a version from a server that runs.
+func (p *patroni) failsToStart() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.failed == "" {
-		return "PostgreSQL is " + me.State
+	data := ""
+	switch {
+	case p.failed == "":
+		return ""
+	case p.major != "":
+		data = ", here " + p.major
 	}
-	return fmt.Sprintf("PostgreSQL does not start (%s): its log names the reason. Where the data is of a newer "+
-		"major version, as after an undo, go back to the revision that has it, or restore a backup", p.failed)
+	return fmt.Sprintf("PostgreSQL does not start (%s): its log names the reason. A server opens data of its own major "+
+		"version only%s: where this revision has another one, go back to the revision before, or restore a backup", p.failed, data)
 }
 
 // standbyCluster is why members of a standby cluster are refused.

@@ -66,6 +66,11 @@ func (p *patroni) unseen(err error, cluster patroniCluster, clusterErr error, re
 	v.Message = "Patroni: " + hint(err)
 	if v.Liveness == LivenessUnknown && (clusterErr == nil || readiness != 0) {
 		v.Message += ", though it answers other questions"
+		// Its state waits for a PostgreSQL that it starts again and again. The last report before a deadline is the
+		// reason of a failed update, so each report has the cause.
+		if fails := p.failsToStart(); fails != "" {
+			v.Liveness, v.CaughtUp, v.Message = LivenessAlive, ptr(false), fails
+		}
 	}
 	v.MayDisruptReason = v.Message
 	if clusterErr != nil {

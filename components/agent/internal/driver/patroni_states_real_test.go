@@ -238,7 +238,7 @@ func (r *rig) startFails(t *testing.T) {
 	version("18")
 	within(t, r.settle, "fail to start", func(ctx context.Context) error {
 		v, err := r.drivers[at].Observe(ctx)
-		if err == nil && (v.Liveness != LivenessAlive || !strings.Contains(v.Message, "go back to the revision that has it")) {
+		if err == nil && (v.Liveness != LivenessAlive || !strings.Contains(v.Message, "data of its own major version only, here 15")) {
 			err = fmt.Errorf("%+v", v)
 		}
 		return err

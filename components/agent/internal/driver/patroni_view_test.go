@@ -99,18 +99,25 @@ func delayed(f *fakePatroni) {
 	f.status["db-1"]["xlog"] = map[string]any{"received_location": 1000, "replayed_location": 1000 - 64<<20}
 }
 
-// TestAStartThatFailsIsSaidUntilPostgreSQLRuns: Patroni shows "start failed" and "starting" in turn.
+// TestAStartThatFailsIsSaidUntilPostgreSQLRuns: Patroni shows "start failed" and "starting" in turn, and reports no state
+// while it waits for PostgreSQL.
 func TestAStartThatFailsIsSaidUntilPostgreSQLRuns(t *testing.T) {
 	f := newFakePatroni(t)
+	f.status["db-0"]["server_version"] = 150020
 	d := f.driver(t, "db-1", nil)
+	const silent = "silent"
 	for i, one := range []struct {
 		state, says string
 	}{
-		{"starting", "PostgreSQL is starting"}, {"start failed", "does not start (start failed)"}, {"starting", "does not start (start failed)"},
+		{"starting", "PostgreSQL is starting"}, {"start failed", "does not start (start failed)"}, {"starting", "own major version only, here 15"},
+		{silent, "does not start (start failed)"}, {silent, "own major version only, here 15"},
 		{"running", ""}, {"starting", "PostgreSQL is starting"}, {"restart failed", "does not start (restart failed)"}, {"creating replica", "PostgreSQL is creating replica"},
 	} {
 		f.mu.Lock()
-		f.status["db-1"]["state"] = one.state
+		f.silent = map[string]bool{"db-1 /patroni": one.state == silent}
+		if one.state != silent {
+			f.status["db-1"]["state"] = one.state
+		}
 		f.mu.Unlock()
 		v, err := d.Observe(t.Context())
 		if err != nil || v.Liveness != LivenessAlive || v.Ready != (one.says == "") || !strings.Contains(v.Message, one.says) {
