@@ -108,6 +108,9 @@ type Content struct {
 	// NewImages are the images of To that From does not have, while the step waits for its boot: the CVM has to pull
 	// them.
 	NewImages []string
+	// Unread says that the server of To may not open the data of the disk, while the step waits for the member; empty:
+	// nothing suggests that.
+	Unread string
 	// PostLaunch: the spec has POST_LAUNCH hooks to wait for.
 	PostLaunch bool
 }

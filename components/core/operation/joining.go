@@ -222,6 +222,9 @@ func (op Operation) overdue(f Facts, now time.Time) (Operation, []Effect) {
 		return op, nil
 	}
 	failure, reason := Failure{Cause: CauseDeadline}, op.Reason
+	if op.Phase == Joining && f.Unread != "" {
+		reason += "; " + f.Unread
+	}
 	if op.Phase == Booting {
 		refusal := op.refusal(f)
 		failure = failure.of(refusal)

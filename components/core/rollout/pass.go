@@ -57,6 +57,9 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 	if op.Phase == operation.Booting && !op.Way.Refreshes() && op.Way.Service == "" {
 		f.NewImages = newImages(w.templateOf(op.From).Compose, w.templateOf(op.To).Compose)
 	}
+	if op.Phase == operation.Joining && op.Kind == operation.Update {
+		f.Unread = w.mayNotRead(m, op)
+	}
 	f.Unwanted = w.unwanted(m, op)
 	f.Elsewhere = op.To != m.want.revision
 	if op.Kind == operation.Update {

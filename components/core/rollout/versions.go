@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -69,6 +70,23 @@ func (w *world) holdsOfVersion(c candidate, _ evaluation) []Hold {
 		}
 	}
 	return holds
+}
+
+// mayNotRead says that the server of op's Revision may not open the data on m's disk: no rule judged the step, because
+// the spec names no version, and the step brings another image. Empty: nothing suggests it.
+func (w *world) mayNotRead(m *member, op operation.Operation) string {
+	if len(newImages(w.templateOf(op.From).Compose, w.templateOf(op.To).Compose)) == 0 {
+		return ""
+	}
+	for _, t := range w.targetsOf(op.To) {
+		for _, o := range append([]*member{m}, w.everyone...) {
+			if data := w.versionOf(o).Data; data != "" && !t.Version.Known() {
+				return fmt.Sprintf("the step brought a new image, the spec names no version of %s, and %s reported data of version %s: "+
+					"a server that cannot open this data ends so; with `version` in the workload block such a step is refused before it begins", t.Rules.Software, o.slot, data)
+			}
+		}
+	}
+	return ""
 }
 
 // holdsOfIrreversible: the step after which an older version no longer runs on the data waits for an operator.

@@ -4,8 +4,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
 	"cadre.dev/core/upgrade"
 )
 
@@ -156,5 +158,35 @@ func TestFindingsNameTheMembers(t *testing.T) {
 	f.spec.Template.Env = map[string]string{"A": "B"}
 	if got := Evaluate(f.spec, f.rec, f.obs, f.now, f.t).VersionFindings(); len(got) != 0 {
 		t.Errorf("the same images: %+v", got)
+	}
+}
+
+// TestTheFirstFailureNamesTheDataThatItsServerMayNotOpen: no rule refuses a step whose version is not known, and the
+// reason of its failure names the data.
+func TestTheFirstFailureNamesTheDataThatItsServerMayNotOpen(t *testing.T) {
+	for name, c := range map[string]struct {
+		f    *fixture
+		want string
+	}{
+		"an image of one's own":      {versionFixture(3, "patroni", "own:1", "own:2").runs("4.1.5", "15", 0, 1), "no version of PostgreSQL, and db-0 reported data of version 15: "},
+		"its own report first":       {versionFixture(3, "etcd", "own:1", "own:2").runs("3.5.35", "3.5.0", 0, 2), "and db-2 reported data of version 3.5.0: "},
+		"the version is known":       {versionFixture(3, "patroni", "own:1", "postgres:15.9").runs("4.1.5", "15", 0, 1), ""},
+		"the images stay":            {versionFixture(3, "patroni", "own:1", "own:1").runs("4.1.5", "15", 0, 1), ""},
+		"no member reports its data": {versionFixture(3, "patroni", "own:1", "own:2"), ""},
+		"another workload":           {versionFixture(3, "none", "own:1", "own:2").runs("1", "1", 0, 1), ""},
+	} {
+		f := c.f.rolling()
+		f.atTarget(2).sick(2)
+		f.op(2, operation.Joining, func(op *operation.Operation) {
+			op.From, op.To, op.Reason = f.rec.Status.Stable, f.spec.Revision(), "member is down"
+			op.Before.BootID, op.Times.HealthyBy = "earlier", f.now
+			op.Call = operation.Call{Number: 1, IssuedAt: f.now.Add(-time.Hour), Outcome: operation.OutcomeDone}
+		})
+		op := f.rec.Operations[0]
+		got, _ := operation.Advance(op, f.facts(op), f.now.Add(time.Second))
+		named := strings.Contains(got.Reason, "a server that cannot open this data")
+		if got.Phase != operation.Failed || named != (c.want != "") || !strings.Contains(got.Reason, c.want) {
+			t.Errorf("%s: %s, %q", name, got.Phase, got.Reason)
+		}
 	}
 }
