@@ -10,14 +10,15 @@ import (
 
 // Clone returns a copy of d under another name, whose groups share nothing with the original:
 //
-//	groups          <to>-<short>, where short is the group's name without the original's name before it
-//	routes          <to>-<short>, with the original's name as alias for the callers of the clone
-//	services        by the group's new name; a parent becomes <to>-<parent>
-//	allow, with     name the groups of the clone; other groups are left out
-//	keys            service/<new group>/
-//	app, pins       none: the clone gets an app of its own, and its revisions are new
+//	groups              <to>-<short>, where short is the group's name without the original's name before it
+//	routes              <to>-<short>, with the original's name as alias for the callers of the clone
+//	services            by the group's new name; a parent becomes <to>-<parent>
+//	allow, with, after  name the groups of the clone; other groups are left out
+//	keys                service/<new group>/
+//	app, pins           none: the clone gets an app of its own, and its revisions are new
 //
-// and changes its fields as the settings say (Set). So each CVM, disk, secret and address of the clone is its own. Compose texts, env and meta stay as they are.
+// and changes its fields as the settings say (Set). So each CVM, disk, secret and address of the clone is its own. Compose texts, env and
+// meta stay as they are.
 func Clone(d Document, to string, settings ...string) (Document, error) {
 	c := cloner{from: d.Name, to: to, groups: map[string]string{}, routes: map[string]string{}}
 	var short []string
@@ -56,6 +57,7 @@ func (c cloner) spec(s group.Spec) group.Spec {
 		return group.SlotName(s.Name, ordinal), err == nil
 	})
 	s.Placement.With, s.Placement.NotWith = each(s.Placement.With, c.own), each(s.Placement.NotWith, c.own)
+	s.After = each(s.After, c.own)
 	s.Backends = slices.Clone(s.Backends)
 	for i, b := range s.Backends {
 		s.Backends[i].Allow = each(b.Allow, c.own)

@@ -40,9 +40,9 @@ func Validate(d Document, judge func(group.Spec) error, others []string) []group
 		judge = group.Validate
 	}
 	out := d.shape()
-	own := map[string]group.Spec{}
+	own, after := map[string]group.Spec{}, map[string][]string{}
 	for _, spec := range d.Groups {
-		own[spec.Name] = spec
+		own[spec.Name], after[spec.Name] = spec, spec.After
 	}
 	for _, spec := range d.Groups {
 		var invalid *group.ValidationError
@@ -52,6 +52,9 @@ func Validate(d Document, judge func(group.Spec) error, others []string) []group
 			out = append(out, In(spec.Name, []group.Problem{{Message: err.Error()}})...)
 		}
 		out = append(out, In(spec.Name, route.Conflicts(spec, own))...)
+		if p, closes := group.CycleProblem(spec, after); closes {
+			out = append(out, In(spec.Name, []group.Problem{p})...)
+		}
 		if others != nil {
 			out = append(out, In(spec.Name, unknown(spec, own, others))...)
 		}
@@ -115,6 +118,9 @@ func unknown(spec group.Spec, own map[string]group.Spec, others []string) (out [
 		for i, name := range b.Allow {
 			check(fmt.Sprintf("backend[%q].allow[%d]", b.Name, i), name)
 		}
+	}
+	for i, name := range spec.After {
+		check(fmt.Sprintf("after[%d]", i), name)
 	}
 	for i, name := range spec.Placement.With {
 		check(fmt.Sprintf("placement.with[%d]", i), name)

@@ -175,7 +175,7 @@ func (w *world) stageText() string {
 func (w *world) awaited(members map[*member]bool) string {
 	var names []string
 	for _, m := range w.members {
-		if members[m] && (!m.available || w.outdated(m)) {
+		if members[m] && !w.tolerates(m) && (!m.available || w.outdated(m)) {
 			names = append(names, m.slot)
 		}
 	}
@@ -202,7 +202,7 @@ func (w *world) keepStages() {
 // unproven: a Slot of them has yet to arrive, or has to arrive again. A Slot that was there and is away is no such Slot.
 func (w *world) unproven(members map[*member]bool) bool {
 	for m := range members {
-		if w.outdated(m) || m.missing() || !m.provenAt(w.target) {
+		if !w.tolerates(m) && (w.outdated(m) || m.missing() || !m.provenAt(w.target)) {
 			return true
 		}
 	}

@@ -3,7 +3,9 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -96,6 +98,9 @@ func (d deploymentService) DeleteDeployment(ctx context.Context, req *apiv1.Dele
 		}
 		ops = append(ops, op...)
 	}
+	if err := w.unfollowed(); err != nil {
+		return nil, err
+	}
 	if req.GetDryRun() {
 		return out, nil
 	}
@@ -127,6 +132,23 @@ func (d deploymentService) DeleteDeployment(ctx context.Context, req *apiv1.Dele
 	w.server.cfg.Log.Info("deployment is to be deleted", "deployment", req.GetName(), "groups", out.GetGroups(), "keep_cvms", req.GetKeepCvms(), "by", w.by, "reason", req.GetReason())
 	w.collect(ctx, req.GetName(), stale)
 	return out, nil
+}
+
+// unfollowed rejects the deletion of groups that groups outside the deployment are after.
+func (w *written) unfollowed() error {
+	own := w.present.Names()
+	var texts []string
+	for _, name := range own {
+		for _, follower := range w.followers(name) {
+			if !slices.Contains(own, follower) {
+				texts = append(texts, fmt.Sprintf("%s is after %s", follower, name))
+			}
+		}
+	}
+	if len(texts) == 0 {
+		return nil
+	}
+	return status.Errorf(codes.FailedPrecondition, "group: %s: delete those groups first, or change their `after`", strings.Join(texts, ", "))
 }
 
 // deletion is the request to delete one group; none where the same request exists.
