@@ -66,7 +66,7 @@ type DeploymentOptions struct {
 type AppliedDeployment struct {
 	// Changed is false when the present version and all stored specs were the same already.
 	Changed bool `json:"changed"`
-	// Version is the present one after the call, or the one that a dry run would write. Of is the version
+	// Version is the present one after the call, or the version that a dry run would write. Of is the version
 	// that an undo brings back.
 	Version int                `json:"version"`
 	Of      int                `json:"of,omitempty"`
@@ -167,7 +167,7 @@ func (c *Client) Deployment(ctx context.Context, name string, version int) (Depl
 	return out, nil
 }
 
-// Deployments lists the deployments.
+// Deployments lists the deployments, each with its present version alone.
 func (c *Client) Deployments(ctx context.Context) ([]Deployment, error) {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()

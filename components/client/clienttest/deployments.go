@@ -167,7 +167,9 @@ func (d deploymentServer) ListDeployments(ctx context.Context, _ *apiv1.ListDepl
 	}
 	out := &apiv1.ListDeploymentsResponse{}
 	for _, name := range slices.Sorted(maps.Keys(d.s.deployments.records)) {
-		out.Deployments = append(out.Deployments, wireDeployment(d.s.deployments.records[name]))
+		record := d.s.deployments.records[name]
+		record.Versions = record.Versions[len(record.Versions)-1:]
+		out.Deployments = append(out.Deployments, wireDeployment(record))
 	}
 	return out, nil
 }

@@ -8,6 +8,7 @@ import (
 	"cadre.dev/agent/internal/latestvalue"
 	"cadre.dev/agent/internal/lifecycle"
 	"cadre.dev/agent/internal/workloadfiles"
+	"cadre.dev/core/group"
 	"cadre.dev/core/secret"
 )
 
@@ -48,7 +49,7 @@ func (a *Agent) updateMesh(announced *bool) error {
 	}
 	info := workloadfiles.Info{
 		Cluster: current.ID.Cluster, Group: current.ID.Group, Slot: current.ID.Slot, VIP: vip,
-		Members: config.Members, VIPs: map[string]netip.Addr{current.ID.Slot: vip}, Meta: config.Meta, Routes: map[string]netip.Addr{},
+		Members: config.Members, VIPs: map[string]netip.Addr{current.ID.Slot: vip}, Meta: config.Meta, Routes: dialled(config.ServiceMesh.Routes),
 		Secrets: secretsOf(current.Grant), ConsulToken: secret.FromString(current.Grant.GetConsul().GetWorkloadToken()),
 		RevisionMark: a.cfg.RevisionMark,
 	}
@@ -56,12 +57,6 @@ func (a *Agent) updateMesh(announced *bool) error {
 	info.JoinMembers, waits = joins(config)
 	if config.Membership != nil {
 		info.Founders = config.Membership.Founders
-	}
-	for _, r := range config.ServiceMesh.Routes {
-		info.Routes[r.Name] = r.VIP
-		if r.Alias != "" {
-			info.Routes[r.Alias] = r.VIP
-		}
 	}
 	list, _ := a.peers.Get()
 	for _, p := range list {
@@ -132,4 +127,16 @@ func (a *Agent) instance() (api.Instance, bool) {
 		out.Checks = append(out.Checks, api.Check{Name: c.Name, Health: string(c.Health), Message: c.Message, Since: c.Since})
 	}
 	return out, true
+}
+
+// dialled are the addresses of routes by the names that applications dial: the name of each route, and its alias.
+func dialled(routes []group.RouteTo) map[string]netip.Addr {
+	out := map[string]netip.Addr{}
+	for _, r := range routes {
+		out[r.Name] = r.VIP
+		if r.Alias != "" {
+			out[r.Alias] = r.VIP
+		}
+	}
+	return out
 }

@@ -263,10 +263,14 @@ func (w *written) judge(ctx context.Context) error {
 // problems are those of the documents' content.
 func (w *written) problems(ctx context.Context) ([]group.Problem, error) {
 	doc := deployment.Document{Name: w.record.Name, Labels: w.labels}
-	byName := map[string]*edit{}
+	byName, size := map[string]*edit{}, 0
 	for _, e := range w.edits {
 		doc.Groups = append(doc.Groups, e.spec)
 		byName[e.name] = e
+		size += len(e.raw)
+	}
+	if size > deployment.MaxBytes { // escapes may make a text longer than its meaning
+		return []group.Problem{{Path: "group", Message: fmt.Sprintf("the specs have %d bytes together, at most %d are allowed: one transaction of Consul writes them all; split the document", size, deployment.MaxBytes)}}, nil
 	}
 	out := deployment.Validate(doc, func(spec group.Spec) error {
 		if wrong := byName[spec.Name].wrong; wrong != nil {
@@ -342,6 +346,9 @@ func (w *written) next() deployment.Version {
 // next call removes.
 func (w *written) commit(ctx context.Context, record deployment.Record) error {
 	for _, name := range w.names() {
+		if slices.Contains(w.leaving(), name) && !slices.Contains(w.view.Known(), name) {
+			continue // it is gone
+		}
 		if err := w.server.allowed(ctx, w.token, name, store.GroupSpecKey(name)); err != nil {
 			return wire(fmt.Errorf("write the spec of group %s: %w", name, err))
 		}

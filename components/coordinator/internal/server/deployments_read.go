@@ -57,6 +57,7 @@ func (d deploymentService) ListDeployments(ctx context.Context, _ *apiv1.ListDep
 	for _, r := range records {
 		present, _ := r.Value.Present()
 		if !slices.ContainsFunc(present.Names(), func(name string) bool { return c.mayAsk(ctx, name) != nil }) {
+			r.Value.Versions = []deployment.Version{present} // the histories of all deployments may be too large
 			out.Deployments = append(out.Deployments, wireDeployment(r.Value))
 		}
 	}
@@ -112,7 +113,7 @@ func (d deploymentService) DeleteDeployment(ctx context.Context, req *apiv1.Dele
 		return nil, err
 	}
 	keys := keysOf(ops)
-	for _, name := range w.present.Names() {
+	for _, name := range out.GetGroups() { // no rule names the spec of a group that is gone
 		keys = append(keys, store.GroupSpecKey(name))
 	}
 	if denied, err := w.server.mayNotWrite(ctx, w.token, keys); err != nil {

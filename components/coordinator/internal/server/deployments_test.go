@@ -207,6 +207,37 @@ func TestADeploymentFromItsFirstVersionToItsDeletion(t *testing.T) {
 	}
 }
 
+// A group that was deleted alone must not keep its deployment from being changed or deleted.
+func TestADeploymentOutlivesAGroupOfIt(t *testing.T) {
+	a := newAPI(t)
+	d, ctx := deploymentService{s: a.Server}, as(t.Context(), operatorToken)
+	a.applyDeployment(t, request(t, shop(t)))
+	if err := a.cfg.Store.Commit(t.Context(), store.Op{Kind: store.OpDelete, Key: store.GroupSpecKey("web")}); err != nil {
+		t.Fatal(err)
+	}
+	read, err := d.GetDeployment(ctx, &apiv1.GetDeploymentRequest{Name: "shop"})
+	if err != nil || !slices.Equal(read.GetDrifted(), []string{"web"}) {
+		t.Errorf("drift: %v, %v", read.GetDrifted(), err)
+	}
+	doc := shop(t)
+	doc.Groups = doc.Groups[:1]
+	doc.Groups[0].Backends[0].Allow = nil
+	if got := a.applyDeployment(t, request(t, doc)); !slices.Equal(got.GetLeaving(), []string{"web"}) {
+		t.Errorf("leaving: %v", got)
+	}
+	a.applyDeployment(t, request(t, shop(t)))
+	if _, made := a.stored(t)["web"]; !made {
+		t.Error("an apply makes a missing group again")
+	}
+	if err := a.cfg.Store.Commit(t.Context(), store.Op{Kind: store.OpDelete, Key: store.GroupSpecKey("web")}); err != nil {
+		t.Fatal(err)
+	}
+	out, err := d.DeleteDeployment(ctx, &apiv1.DeleteDeploymentRequest{Name: "shop", KeepCvms: true, Reason: "r"})
+	if err != nil || !slices.Equal(out.GetGroups(), []string{"db"}) {
+		t.Errorf("the deletion: %v, %v", out, err)
+	}
+}
+
 func TestADeploymentIsRefusedAsAWhole(t *testing.T) {
 	a := newAPI(t)
 	d := deploymentService{s: a.Server}

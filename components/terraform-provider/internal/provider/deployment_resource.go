@@ -133,7 +133,6 @@ func (m deploymentModel) read(ctx context.Context, diags *diag.Diagnostics) (doc
 
 // applyDeployment is one create or update.
 type applyDeployment struct {
-	cl      *client.Client
 	doc     deployment.Document
 	options client.DeploymentOptions
 	dry     client.AppliedDeployment
@@ -147,7 +146,7 @@ func (r *deploymentResource) ask(ctx context.Context, cl *client.Client, doc dep
 			doc.Groups[i].Platform = driver
 		}
 	}
-	a = applyDeployment{cl: cl, doc: doc, options: client.DeploymentOptions{Reason: reason, DryRun: true}}
+	a = applyDeployment{doc: doc, options: client.DeploymentOptions{Reason: reason, DryRun: true}}
 	present, err := cl.Deployment(ctx, doc.Name, 0)
 	switch {
 	case err == nil:

@@ -566,7 +566,7 @@ func (*ListDeploymentsRequest) Descriptor() ([]byte, []int) {
 
 type ListDeploymentsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// By name.
+	// By name, each with its present version alone.
 	Deployments   []*Deployment `protobuf:"bytes,1,rep,name=deployments,proto3" json:"deployments,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
