@@ -25,6 +25,11 @@ variable "postgres_gid" {
   default     = "999"
 }
 
+variable "postgres_version" {
+  description = "version of PostgreSQL in that image, or its major one: a rollout refuses another version that cannot open the disks"
+  default     = "15"
+}
+
 variable "release" {
   description = "any text: another one makes another revision"
   default     = "1"
@@ -91,7 +96,9 @@ group "postgres" {
     disk = "data"
   }
 
-  workload "patroni" {}
+  workload "patroni" {
+    version = var.postgres_version
+  }
 
   health_check "ready" {
     http {

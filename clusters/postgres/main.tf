@@ -71,7 +71,8 @@ resource "cadre_group" "postgres" {
 
   # The driver knows roles, lag, and how leadership is handed over.
   workload {
-    kind = "patroni"
+    kind     = "patroni"
+    settings = { version = var.postgres_version }
   }
 
   preserved_state {

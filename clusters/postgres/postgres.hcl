@@ -25,6 +25,11 @@ variable "postgres_gid" {
   default     = "999"
 }
 
+variable "postgres_version" {
+  description = "version of PostgreSQL in that image, or its major one: a rollout refuses another version that cannot open the disks"
+  default     = "15"
+}
+
 variable "release" {
   description = "any text: another one makes another revision"
   default     = "1"
@@ -33,6 +38,11 @@ variable "release" {
 variable "replace" {
   description = "auto: a member whose CVM is gone gets another one by itself; ask: an operator replaces it"
   default     = "ask"
+}
+
+variable "healthy_deadline" {
+  description = "time within which an updated member must be ready, before its update fails"
+  default     = "5m"
 }
 
 variable "heal_delay" {
@@ -84,7 +94,7 @@ group "postgres" {
     max_unavailable_fixed = 1
     min_ready_seconds     = 5
     on_failure            = "PAUSE"
-    healthy_deadline      = "5m"
+    healthy_deadline      = var.healthy_deadline
     progress_deadline     = "20m"
   }
 
@@ -92,7 +102,9 @@ group "postgres" {
     disk = "data"
   }
 
-  workload "patroni" {}
+  workload "patroni" {
+    version = var.postgres_version
+  }
 
   health_check "ready" {
     http {

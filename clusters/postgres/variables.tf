@@ -91,3 +91,9 @@ variable "delete_disks" {
   type        = bool
   default     = false
 }
+
+variable "postgres_version" {
+  description = "Version of PostgreSQL in images.patroni, or its major one. A rollout refuses another version that cannot open the disks."
+  type        = string
+  default     = "15"
+}

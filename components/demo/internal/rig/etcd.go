@@ -56,19 +56,15 @@ func (r *Rig) ApplyEtcd(ctx context.Context, release string, vars ...string) err
 
 // ApplyEtcdOf is ApplyEtcd with an image of another version of etcd.
 func (r *Rig) ApplyEtcdOf(ctx context.Context, image, release string, vars ...string) error {
-	args := []string{"--var", "release=" + release}
+	args, err := r.imageVar("etcd", image)
+	if err != nil {
+		return err
+	}
+	args = append(args, "--var", "release="+release)
 	for _, v := range vars {
 		args = append(args, "--var", v)
 	}
-	if image != "etcd" {
-		named, err := r.ImageVars(image)
-		if err != nil {
-			return err
-		}
-		args = append(args, "--var", strings.Replace(named[1], image+"_image=", "etcd_image=", 1))
-		return r.applyFile(ctx, "clusters/etcd/etcd.hcl", []string{"agent"}, args...)
-	}
-	return r.applyFile(ctx, "clusters/etcd/etcd.hcl", []string{"agent", "etcd"}, args...)
+	return r.applyFile(ctx, "clusters/etcd/etcd.hcl", []string{"agent"}, args...)
 }
 
 // ApplyEtcdApp writes the group of the clients.

@@ -48,6 +48,16 @@ func (r *Rig) ImageVars(names ...string) ([]string, error) {
 	return vars, nil
 }
 
+// imageVar is the -var flag of the image of name that names image: the same one, or one of another version.
+func (r *Rig) imageVar(name, image string) ([]string, error) {
+	vars, err := r.ImageVars(image)
+	if err != nil {
+		return nil, err
+	}
+	_, ref, _ := strings.Cut(vars[1], "=")
+	return []string{"--var", strings.ReplaceAll(name, "-", "_") + "_image=" + ref}, nil
+}
+
 func (r *Rig) missingImage() string {
 	if r.Programs {
 		return "run make tools build"

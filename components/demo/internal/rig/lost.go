@@ -35,3 +35,17 @@ func (r *Rig) Rows(ctx context.Context, slot string) (rows int, standby bool, er
 	}
 	return rows, recovery == "t", nil
 }
+
+// PostgresVersions are the versions that a database Slot runs, by the word of its Patroni and of its PostgreSQL.
+func (r *Rig) PostgresVersions(ctx context.Context, slot string) (patroni, postgres string, err error) {
+	const ask = `import json, urllib.request
+member = json.load(urllib.request.urlopen("http://127.0.0.1:8008/patroni"))
+n = member["server_version"]
+print(member["patroni"]["version"], "%d.%d" % (n // 10000, n % 10000))`
+	out, err := r.Exec(ctx, r.PlatformName(slot), "postgres", "python3", "-c", ask)
+	if err != nil {
+		return "", "", fmt.Errorf("ask Patroni of %s: %w", slot, err)
+	}
+	patroni, postgres, _ = strings.Cut(strings.TrimSpace(out), " ")
+	return patroni, postgres, nil
+}

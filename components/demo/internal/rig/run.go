@@ -37,6 +37,8 @@ type Rig struct {
 	// Routes deploys clusters/patroni-demo, whose load writes by two routes too, in place of
 	// clusters/postgres.
 	Routes bool
+	// PostgresImage is the image of the database's group, of another version; empty: patroni.
+	PostgresImage string
 	// Log gets the output of the cadre binary; nil discards it.
 	Log io.Writer
 

@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,11 +24,15 @@ const (
 
 // ApplyPostgres writes the database group's spec with the given release.
 func (r *Rig) ApplyPostgres(ctx context.Context, release string, extra ...string) error {
-	vars, err := r.ImageVars("agent", "patroni")
+	vars, err := r.ImageVars("agent")
 	if err != nil {
 		return err
 	}
-	vars = append(vars, "--var", "release="+release)
+	image, err := r.imageVar("patroni", cmp.Or(r.PostgresImage, "patroni"))
+	if err != nil {
+		return err
+	}
+	vars = append(append(vars, image...), "--var", "release="+release)
 	if r.Programs {
 		bin, err := r.postgresBin()
 		if err != nil {
@@ -37,7 +42,8 @@ func (r *Rig) ApplyPostgres(ctx context.Context, release string, extra ...string
 		if err != nil {
 			return err
 		}
-		vars = append(vars, "--var", "postgres_bin="+bin, "--var", "postgres_gid="+gid)
+		major := filepath.Base(filepath.Dir(bin))
+		vars = append(vars, "--var", "postgres_bin="+bin, "--var", "postgres_gid="+gid, "--var", "postgres_version="+major)
 	}
 	vars = append(vars, r.postgresVars...)
 	return r.apply(ctx, filepath.Join(r.cluster(), "postgres.hcl"), append(vars, extra...))
