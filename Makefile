@@ -27,7 +27,7 @@ test-kafka: export PATH := $(FOUND):$(CURDIR)/.tools/path/run:$(CURDIR)/.tools/p
 test-mixed: export PATH := $(FOUND):$(CURDIR)/.tools/path/run:$(CURDIR)/.tools/path/images:$(CURDIR)/.tools/path/mixed
 images-lock: export PATH := $(FOUND):$(CURDIR)/.tools/path/images:$(CURDIR)/.tools/path/lock
 # These run before anything is linked.
-help commands tools tools-demo tools-dev tools-images tools-lock tools-clients tools-browser tools-mixed tools-kafka: export PATH := $(CADRE_HOST_PATH)
+help commands tools tools-demo tools-dev tools-images tools-lock tools-clients tools-browser tools-mixed tools-kafka tools-upgrades: export PATH := $(CADRE_HOST_PATH)
 
 .PHONY: help
 help: ## list the targets
@@ -49,7 +49,7 @@ tools-demo: ## install the tools of the demo, without tools of tests and other c
 tools-dev: ## install the tools of `make check` and `make generate` too
 	@scripts/tools.sh dev
 
-.PHONY: tools-images tools-lock tools-clients tools-browser tools-mixed tools-kafka
+.PHONY: tools-images tools-lock tools-clients tools-browser tools-mixed tools-kafka tools-upgrades
 tools-images: # link the commands of `make images`
 	@scripts/tools.sh images
 tools-lock: # link the commands of `make images-lock`
@@ -62,6 +62,8 @@ tools-mixed: # link the commands of `make test-mixed`
 	@scripts/tools.sh mixed
 tools-kafka: # fetch Kafka, and link the commands of `make test-kafka`
 	@scripts/tools.sh kafka
+tools-upgrades: # build an older Consul for `make test-upgrades`
+	@scripts/tools.sh upgrades
 
 # Without C, so that binaries are the same whether or not the machine has a C compiler.
 .PHONY: build
@@ -122,11 +124,12 @@ test-race: tools build images ## every package whose tests need no cluster, with
 	@scripts/test.sh race
 test-real: tools build images ## real Consul, PostgreSQL, Patroni, etcd, NATS and networks; whole clusters (root)
 	@scripts/test.sh real
-test-long: tools build images ## everything with the race detector, two minutes of fresh seeds, every example cluster, test-mixed and test-kafka (root; more than an hour)
+test-long: tools build images ## everything with the race detector, two minutes of fresh seeds, every example cluster, test-mixed, test-kafka and test-upgrades (root; more than an hour)
 	@scripts/test.sh long
 	@$(MAKE) --no-print-directory test-dashboard
 	@$(MAKE) test-mixed
 	@$(MAKE) test-kafka
+	@$(MAKE) test-upgrades
 
 .PHONY: test-clusters
 test-clusters: tools build images ## apply, roll and destroy clusters/postgres, etcd, nats, consul and patroni-demo on local clouds (root; some minutes)
@@ -136,6 +139,11 @@ test-clusters: tools build images ## apply, roll and destroy clusters/postgres, 
 test-kafka: tools-kafka build images ## roll three real Kafka nodes under load, kill their leader, lose a disk (root; about 10 minutes)
 	@cd components/adapters && CGO_ENABLED=0 go test -count=1 -timeout 10m -v -run TestRealNodes ./kafka
 	@cd components/demo && CGO_ENABLED=0 CADRE_TEST_KAFKA=1 go test -count=1 -timeout 30m -v ./e2e_kafka
+
+.PHONY: test-upgrades
+test-upgrades: tools-upgrades build images ## move real PostgreSQL, Patroni and Consul members to other versions under load, and back (root; about 10 minutes)
+	@cd components/agent && CGO_ENABLED=0 go test -count=1 -timeout 10m -v -run TestConsulServersGoToAnotherPatchAndBack ./internal/driver
+	@cd components/demo && CGO_ENABLED=0 CADRE_TEST_UPGRADES=1 go test -count=1 -timeout 15m -v ./e2e_upgrade
 
 .PHONY: test-clients
 test-clients: tools-clients ## run official clients, from their registries, against the local cloud, its guests and a member's Consul (root; Rust's SDK where cargo is)

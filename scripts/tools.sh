@@ -123,6 +123,7 @@ END
 
 gotestsum_version=1.13.0
 consul_version=1.22.7
+consul1226_version=1.22.6
 etcd_version=3.6.16
 nats_version=2.15.2
 etcd35_version=3.5.35
@@ -266,6 +267,11 @@ install_consul() {
 		return
 	fi
 	module_binary consul consul "$consul_version" github.com/hashicorp/consul "the control plane's store" 6
+}
+
+# Most of it is compiled already, for the newer one.
+install_consul1226() {
+	module_binary consul1226 consul1226 "$consul1226_version" github.com/hashicorp/consul "a test updates its servers to $consul_version" 2
 }
 
 install_etcd() {
@@ -417,6 +423,10 @@ kafka)
 	need kafka
 	install_kafka
 	;;
+upgrades)
+	install_demo
+	install_consul1226
+	;;
 browser)
 	need build browser
 	go_new_enough
@@ -430,5 +440,5 @@ lock)
 	go_new_enough
 	;;
 list) printf '%s\n' "${programs[@]}" ;;
-*) die "usage: scripts/tools.sh build|demo|run|dev|images|clients|browser|mixed|kafka|lock|list" ;;
+*) die "usage: scripts/tools.sh build|demo|run|dev|images|clients|browser|mixed|kafka|upgrades|lock|list" ;;
 esac
