@@ -70,7 +70,7 @@ func TestR15b_OtherStepsAreInPlace(t *testing.T) {
 	}
 }
 
-// TestR15b_AReplacementIsCalledOffBeforeItDeletes: after that it makes the new CVM, whatever the spec wants.
+// TestR15b_AReplacementIsCalledOffBeforeItDeletes: after that it makes the new CVM for any spec.
 func TestR15b_AReplacementIsCalledOffBeforeItDeletes(t *testing.T) {
 	for _, phase := range []operation.Phase{operation.Draining, operation.Drained} {
 		f := renews().op(2, phase, func(op *operation.Operation) { op.Kind, op.Actor = operation.Replace, operation.ActorRollout })
