@@ -73,7 +73,7 @@ func CycleProblem(s Spec, after map[string][]string) (p Problem, ok bool) {
 		return Problem{}, false
 	}
 	at := slices.Index(s.After, path[1])
-	return Problem{Path: fmt.Sprintf("after[%d]", at), Message: "closes a cycle: " + CycleText(path) + "; each of these groups would wait for ever: remove one of the entries"}, true
+	return Problem{Path: fmt.Sprintf("after[%d]", at), Message: "closes a cycle: " + CycleText(path) + "; each of these groups would wait permanently: remove one of the entries"}, true
 }
 
 // CycleText is a path of Cycle for people.

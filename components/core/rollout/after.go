@@ -2,24 +2,10 @@ package rollout
 
 import (
 	"fmt"
-	"strings"
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 )
-
-// Order has the facts of other groups that the order among groups needs.
-type Order struct {
-	// Predecessors are the groups in the spec's `after`. A group that is missing here is not known yet.
-	Predecessors []Predecessor
-	// Cycle is the way along `after` back to the group; empty: there is none.
-	Cycle []string
-	// Followers are the groups that are `after` a group that is being deleted. Groups of its own cycle are left out.
-	Followers []string
-}
-
-// Predecessor is a group that another one is `after`. Waits is why it has not finished its own work; "": it has.
-type Predecessor struct{ Group, Waits string }
 
 // Unfinished returns why a group has not finished its own work; "": its newest spec is accepted and evaluated, its
 // rollout is over, and all Slots are available. index is the KV index of the accepted spec.
@@ -90,11 +76,4 @@ func (w *world) begins() bool {
 		}
 	}
 	return true
-}
-
-// addOrder adds the condition about a cycle.
-func (w *world) addOrder(add func(kind string, status bool, reason, message string)) {
-	if path := w.obs.Cycle; len(path) > 0 {
-		add(ConditionOrder, false, "Cycle", "`after` has a cycle, "+group.CycleText(path)+": no rollout of "+strings.Join(path[1:], ", ")+" goes on; remove one of the entries")
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"cadre.dev/core/operation"
 	"cadre.dev/core/placement"
 	"cadre.dev/core/policy"
+	"cadre.dev/core/queue"
 )
 
 // Health is three-valued; Unknown is a value of its own (R10).
@@ -145,6 +146,27 @@ type Places struct {
 	Nodes []placement.Node
 	// Others are the groups that the spec's placement names.
 	Others []placement.Other
+}
+
+// Order has the facts of other groups that the order among groups needs.
+type Order struct {
+	// Predecessors are the groups in the spec's `after`. A group that is missing here is not known yet.
+	Predecessors []Predecessor
+	// Cycle is the way along `after` back to the group; empty: there is none.
+	Cycle []string
+	// Followers are the groups that are `after` a group that is being deleted. Groups of its own cycle are left out.
+	Followers []string
+}
+
+// Predecessor is a group that another one is `after`. Waits is why it has not finished its own work; "": it has.
+type Predecessor struct{ Group, Waits string }
+
+// Queue has the limits of the cluster, and the facts of all groups as far as the leader knows them.
+type Queue struct {
+	Limits queue.Limits
+	Groups []queue.Group
+	// Unread says why the record of the limits cannot be read: no limited work begins then.
+	Unread string
 }
 
 // Instance is the platform's view of the one CVM that fills a Slot.

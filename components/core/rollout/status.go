@@ -235,7 +235,9 @@ func (w *world) conditions(s group.Status) []group.Condition {
 		}
 		add(ConditionAdmissionPolicy, false, problems[0].Reason, Few(texts, "; "))
 	}
-	w.addOrder(add)
+	if path := w.obs.Cycle; len(path) > 0 {
+		add(ConditionOrder, false, "Cycle", "`after` has a cycle, "+group.CycleText(path)+": no rollout of these groups goes on; remove one of the entries")
+	}
 	w.addPlacement(add)
 	if w.obs.Simulated {
 		add(ConditionSimulated, true, "SimulatedRoot", "admissions were made under a simulated root of trust")

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"cadre.dev/coordinator/internal/reconcile"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
@@ -135,6 +136,31 @@ func TestR98_LimitsOfTheClusterBoundAllGroups(t *testing.T) {
 		}
 		w.remove(store.LimitsKey())
 		w.until("the places are gone", 10*time.Minute, func() bool { return w.statusOf("a").Queue == nil })
+	})
+}
+
+// TestR98_ANextLeaderKeepsThePlaces: the step of a leader that died right after its record has its place.
+func TestR98_ANextLeaderKeepsThePlaces(t *testing.T) {
+	begin(t, func(t *testing.T, w *world) {
+		first := w.coordinator("coordinator-0", diesAt(reconcile.FailAfterRecorded))
+		w.putJSON(store.LimitsKey(), store.Limits{Steps: 1, Rollouts: 1, Reason: "calm", By: "op"})
+		a, b := w.applyGroup("a", "one", nil), w.applyGroup("b", "one", nil)
+		w.until("both groups", 10*time.Minute, func() bool { return w.at(a) && w.at(b) })
+		var seen most
+		seen.follow(w.store)
+		first.armed.Store(true)
+		a, b = w.applyGroup("a", "two", nil), w.applyGroup("b", "two", nil)
+		<-first.died
+		w.store.ExpireSession()
+		w.coordinator("coordinator-1")
+		w.until("both are updated", 30*time.Minute, func() bool { return w.at(a) && w.at(b) })
+		if seen.steps != 1 {
+			t.Errorf("%d steps were open at once, and the limit is 1", seen.steps)
+		}
+		if got := fmt.Sprint(seen.order); got != "[a a b b]" && got != "[b b a a]" {
+			t.Errorf("the order of the steps is %s: the second rollout began within the first", got)
+		}
+		first.stop()
 	})
 }
 
