@@ -19,6 +19,7 @@ func TestR70_PropertyStoriesOfEverythingAtOnce(t *testing.T) {
 		kind := rapid.SampledFrom([]string{"consul", "patroni", "none"}).Draw(t, "kind")
 		size := rapid.SampledFrom([]int{3, 3, 4, 5}).Draw(t, "size")
 		habit := rapid.SampledFrom([]string{"", "", ", stopping", ", stopping, nodes 2"}).Draw(t, "habit")
+		habit += rapid.SampledFrom([]string{"", ", on_failure ROLLBACK, healthy_deadline 1m, progress_deadline 30m"}).Draw(t, "on failure")
 		s, err := newStory(t, fmt.Sprintf("group db: %d replicas of %s, settle 1m%s", size, kind, habit))
 		if err != nil {
 			t.Fatal(err)
@@ -36,6 +37,9 @@ func TestR70_PropertyStoriesOfEverythingAtOnce(t *testing.T) {
 				}
 				if n := s.c.plan.Status.Transfers; n > 1 {
 					t.Fatalf("%d planned transfers in one rollout\n%s", n, s.told())
+				}
+				if back := s.c.plan.Rollout.Back; back != nil && back.Transfers > 1 {
+					t.Fatalf("%d planned transfers in one rollback\n%s", back.Transfers, s.told())
 				}
 			}
 		}
