@@ -54,7 +54,7 @@ func (w *world) fail(v *operation.Verdict) {
 	w.setState(operation.FailedState, text)
 }
 
-// goBack begins the rollback. What happened on the way forward is no evidence about the way back.
+// goBack begins the rollback. The Operations before it are no evidence about the way back.
 func (w *world) goBack(v operation.Verdict) {
 	r := w.rollout
 	r.Back = &operation.Back{Revision: w.stable, Since: w.now, Verdict: v, After: r.Steps}

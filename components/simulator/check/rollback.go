@@ -40,7 +40,7 @@ func rolledBack(t trace.Trace) []Violation {
 	return f
 }
 
-// wrongBack says what is wrong with the rollback in a record of a rollout; "": nothing.
+// wrongBack names the fault of the rollback in a record of a rollout; "": none.
 func (s *state) wrongBack(r *operation.Rollout) string {
 	was, back := (*operation.Back)(nil), r.Back
 	if before := s.rollouts[r.ID]; before != nil {
@@ -64,7 +64,7 @@ func (s *state) wrongBack(r *operation.Rollout) string {
 	return ""
 }
 
-// restsBack: at rest, members of a group that went back run what it went back to.
+// restsBack: at rest, members of a group that went back run the Revision of the rollback.
 func (s *state) restsBack(e trace.Event, wrong func(format string, args ...any)) {
 	for _, sp := range s.wanted() {
 		r := s.rollouts[e.Waiting[sp.Name].Rollout]

@@ -49,7 +49,7 @@ func rolloutVerb(before, after operation.Rollout) string {
 		return "promote-stage"
 	case before.State == after.State:
 		return ""
-	case before.State.Failed() && (after.State.Moves() || after.State == operation.PausedState):
+	case before.State.Failed() && (after.State.Moves() || after.State == operation.BakingState || after.State == operation.PausedState):
 		return "continue-rollout"
 	}
 	switch after.State {
