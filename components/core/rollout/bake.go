@@ -28,6 +28,8 @@ func (w *world) bakeAll(arrived bool) {
 	switch v := w.bakeEvidence(); {
 	case v != nil:
 		w.fail(v)
+	case r.BakeSince.IsZero(): // the group was stopped meanwhile
+		r.Reason = "every slot had arrived at the target; the last bake begins when all slots are available"
 	case arrived && !w.now.Before(until):
 		w.complete("every slot is at the target, available, and has baked")
 	default:

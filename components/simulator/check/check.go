@@ -69,6 +69,8 @@ func ofAvailability() []Checker {
 		{"drained", "a step acts on a member that it drains only once the member's agent has drained it, its hooks and its hand-over included, or its time for that is over", drainedFirst},
 		{"min-ready", "nobody counts before it has served for min_ready: a step is done only then, and a member that is just back is away for whoever takes another one", counted},
 		{"opportunistic", "where updates are OPPORTUNISTIC no rollout takes a member away that is well", each(opportunistic)},
+		{"R94", "while a stage of a rollout is open no more Slots are given the target than the stage lets move", staged},
+		{"R91", "a rollout that leaves a stable Revision is complete only at the end of its last bake", baked},
 		{"launched", "a step that brings a member up is done only once the Boot's hooks after its launch ended", launched},
 		{"refresh-found", "discovery leads to a member that serves all the while that it is refreshed", each(found)},
 		{"refresh-judged", "a refresh is done only when the agent says that it goes by the new checks, and that each has its verdict", each(judged)},

@@ -62,6 +62,7 @@ type Group struct {
 	Launch string
 	// Approval is an operator's delay before an approval; 0: the group needs none.
 	Approval time.Duration
+	Stages
 	// Deadline is the time of a step until its member is available; 0: the default of specs.
 	Deadline time.Duration
 	// Rollback: a failed rollout of the group goes back to the stable Revision.
@@ -267,6 +268,7 @@ func Draw(seed uint64) Plan {
 	drawKept(Source(seed, "kept", 0), &p)
 	drawSpecs(Source(seed, "specs", 0), &p)
 	slices.SortStableFunc(p.Moves, func(a, b Move) int { return int(a.At - b.At) })
+	drawStages(Source(seed, "stages", 0), &p)
 	p.Faults, p.Odds = faults(r, p), odds(r)
 	drawAsks(Source(seed, "asks", 0), &p)
 	drawOperators(Source(seed, "persons", 0), &p)

@@ -88,6 +88,11 @@ func size(p Plan) (n int) {
 		if g.Launch != Unhooked {
 			n++
 		}
+		for _, one := range g.Stages.named() {
+			if *one.most > 0 {
+				n++
+			}
+		}
 	}
 	for _, m := range p.Moves {
 		n += len(m.Without)

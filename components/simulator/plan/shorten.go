@@ -101,6 +101,11 @@ func Shorter(p Plan) []Plan {
 		if g.Approval > 0 {
 			with(func(q *Plan) { q.Groups[i].Approval = 0 })
 		}
+		for n, one := range g.Stages.named() {
+			if *one.most > 0 {
+				with(func(q *Plan) { *q.Groups[i].Stages.named()[n].most = 0 })
+			}
+		}
 		if g.Launch != Unhooked {
 			with(func(q *Plan) { q.Groups[i].Launch = Unhooked })
 		}

@@ -76,6 +76,10 @@ func (w *World) spec(m plan.Move) group.Spec {
 		s.UpdatePolicy.OnFailure = group.Rollback
 	}
 	s.UpdatePolicy.RequireApproval = g.Approval > 0
+	s.UpdatePolicy.Bake = group.Duration(g.Bake)
+	if g.Stage > 0 && !m.Opportunistic {
+		s.UpdatePolicy.Stages = []group.Stage{{Slots: 1, Bake: group.Duration(g.Stage)}}
+	}
 	s.HealthChecks = healthChecks(m)
 	if s.AutoHealing != nil && g.Checked && len(s.HealthChecks) > 0 {
 		s.AutoHealing.HealthCheck = s.HealthChecks[0].Name
