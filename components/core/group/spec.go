@@ -1,5 +1,7 @@
 package group
 
+import "cadre.dev/core/window"
+
 // Spec is the desired state of one group: the document that operators write at
 // groups/<name>/spec. The JSON form is the record; HCL and Terraform use the
 // same names. Decode refuses unknown fields and Validate reports all problems.
@@ -153,6 +155,8 @@ type UpdatePolicy struct {
 	// becomes stable (R91). A Slot that fails while it bakes is evidence against the Revision.
 	Stages []Stage  `json:"stage,omitempty"`
 	Bake   Duration `json:"bake,omitempty"`
+	// Windows are the times at which a step of a rollout may begin (R97); none: at any time.
+	Windows window.Windows `json:"window,omitempty"`
 	// Leader is "last" (default) or "ask". With "ask" the step of the leading Slot waits for an
 	// operator who names it.
 	Leader string `json:"leader,omitempty"`

@@ -1,8 +1,11 @@
 package group
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+
+	"cadre.dev/core/window"
 )
 
 func (v *validator) updatePolicy(s Spec) {
@@ -172,6 +175,7 @@ func (v *validator) deadlines(s Spec) {
 	if d := s.UpdatePolicy.StepDelay; d != 0 {
 		v.within("update_policy.step_delay", "R96", d.D(), maxStepDelay)
 	}
+	v.windows(s.UpdatePolicy.Windows)
 	sound := v.within(healthyPath, "R87", healthy, maxDeadline)
 	if sound && healthy <= minReady {
 		v.add(healthyPath, "R87", "is %s: must be longer than min_ready_seconds (%s), which it includes", healthy, minReady)
@@ -179,6 +183,19 @@ func (v *validator) deadlines(s Spec) {
 	if v.within(progressPath, "R88", progress, 4*maxDeadline) && sound && progress <= healthy+longestHeartbeat(s) {
 		v.add(progressPath, "R88", "is %s: must be longer than healthy_deadline (%s) plus the longest hook heartbeat (%s)",
 			progress, healthy, longestHeartbeat(s))
+	}
+}
+
+// windows rejects a window that is unreadable, or never opens (R97).
+func (v *validator) windows(list window.Windows) {
+	if len(list) > window.MaxWindows {
+		v.add("update_policy.window", "R97", "has %d windows, at most %d are allowed", len(list), window.MaxWindows)
+		return
+	}
+	for i, one := range list {
+		for _, p := range one.Problems() {
+			v.add(fmt.Sprintf("update_policy.window[%d].%s", i, p.Field), "R97", "%s", p.Message)
+		}
 	}
 }
 

@@ -55,7 +55,7 @@ type Rollout struct {
 	// PausedAt is set while the rollout is paused, or while it waits for Slots that an operator drained or protects.
 	// When the pause ends, the clocks restart (R93).
 	PausedAt time.Time `json:"paused_at,omitzero"`
-	// WaitsSince is set while the rollout waits only for an operator's decision, an approval, a wider bound or the
+	// WaitsSince is set while the rollout waits only for a window, an operator's decision, an approval, a wider bound or the
 	// workload's permission. When the wait ends, the clocks restart (R88).
 	WaitsSince time.Time `json:"waits_since,omitzero"`
 	// The fields of stages and bakes are written only where the spec has them, since an older coordinator refuses a

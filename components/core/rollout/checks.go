@@ -60,6 +60,8 @@ var predicates = []predicate{
 		check: (*world).holdsOfIrreversible, once: "a step that began was requested, or another member had the older version"},
 	{names: []string{HoldStepDelay}, only: []operation.Kind{operation.Update}, voluntary: true, actor: operation.ActorRollout,
 		check: (*world).holdsOfDelay, once: "the rule is about the beginning of a step"},
+	{names: []string{HoldOutsideWindow}, only: []operation.Kind{operation.Update}, voluntary: true, actor: operation.ActorRollout,
+		check: (*world).holdsOfWindow, once: "the rule is about the beginning of a step"},
 	{names: []string{HoldDomain}, only: []operation.Kind{operation.Update}, stops: true, voluntary: true, actor: operation.ActorRollout,
 		check: (*world).holdsOfDomain, once: "the rule is about the beginning of a step"},
 	{names: []string{HoldStage, HoldStageBaking, HoldStagePromotion}, only: []operation.Kind{operation.Update}, actor: operation.ActorRollout,

@@ -43,8 +43,12 @@ func (w *world) updateHeld(m *member) bool {
 	return failed || w.updateRefused(m) || m.seen.Protection != nil || w.pausedFor(operation.Update, operation.ActorRollout) || !w.gate(m.want.revision).Allowed || w.exceeds(m) || w.heldByRule(m)
 }
 
-// heldByRule: a closed gate, a rule of version upgrades or a stage holds m's update.
+// heldByRule: a closed gate, a rule of version upgrades or a stage holds m's update, or the next window may open days
+// later. A member that is known to be down is updated outside of a window.
 func (w *world) heldByRule(m *member) bool {
 	c, l := w.rollsTo(m), evaluation{taken: &taken{}}
+	if w.windowClosed() && (m.condition == well || m.condition == lost) {
+		return true
+	}
 	return !c.refresh && len(w.holdsOfGates(c, l))+len(w.holdsOfVersion(c, l))+len(w.holdsOfIrreversible(c, l)) > 0 || len(w.holdsOfStage(c, l)) > 0
 }

@@ -78,6 +78,8 @@ const (
 	HoldStageBaking = "stage_baking"
 	// HoldStagePromotion: an operator has to promote the stage first, or a gate on its promotion is closed (R95).
 	HoldStagePromotion = "stage_needs_promotion"
+	// HoldOutsideWindow: all windows of the spec are closed (R97).
+	HoldOutsideWindow = "outside_window"
 	// HoldRemovalInProgress: the removal of another Slot goes first (R104).
 	HoldRemovalInProgress = "removal_in_progress"
 	// HoldLeaderNeedsApproval: the spec lets the leader's step wait for an operator.

@@ -103,9 +103,9 @@ func (w *world) retargetable(m *member) bool {
 	if m.open == nil || m.open.Kind == operation.Delete || m.open.To == m.want.revision || !w.outdated(m) {
 		return false
 	}
-	wanted := m.open.Kind == operation.Restart && (m.open.Request.ID != "" || m.open.Actor == operation.ActorHealing && w.healsAtRunning())
+	wanted := m.open.Kind == operation.Restart && (m.open.Request.ID != "" || w.windowClosed() || m.open.Actor == operation.ActorHealing && w.healsAtRunning())
 	if (wanted || m.open.Kind == operation.Stop) && !m.asked(RequestUpdate) {
-		return false // an operator or the spec wants a boot at the current Revision, or the group starts at it
+		return false // an operator, the spec or a closed window wants a boot at the current Revision, or the group starts at it
 	}
 	if proven, known := w.lastProven(); known && m.open.Kind == operation.Replace && m.open.To == proven {
 		return false // the CVM is made again first, and updated like the others

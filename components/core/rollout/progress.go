@@ -258,12 +258,12 @@ func (w *world) resume() {
 }
 
 // waitsForDecision: the remaining work waits for an operator's approval, permission or request. Or it waits until the
-// platform accepts a refused call (R74), or until the workload lets its members be stopped.
+// platform accepts a refused call (R74), until the workload lets its members be stopped, or until a window opens (R97).
 func (w *world) waitsForDecision() bool { return w.lacksDecision() || w.found.waits.of(w.waitsForWord) }
 
 // lacksDecision: no step of the rollout may begin automatically, by the spec or by the records of operators.
 func (w *world) lacksDecision() bool {
-	return w.bakeRuns() || w.spec.UpdatePolicy.Type == group.Opportunistic || !w.mayRun(w.target) || w.tooHarsh() != nil || w.onlyLeaderAsks() || len(w.rec.NoValue) > 0
+	return w.windowClosed() || w.bakeRuns() || w.spec.UpdatePolicy.Type == group.Opportunistic || !w.mayRun(w.target) || w.tooHarsh() != nil || w.onlyLeaderAsks() || len(w.rec.NoValue) > 0
 }
 
 // endedByWord are the holds that only the workload's or an operator's permission ends, after any time.

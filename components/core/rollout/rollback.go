@@ -28,7 +28,7 @@ func (w *world) turnBack() {
 		return // trackRollout stops the rollout
 	}
 	// These settings slow down a rollout that an operator watches. The rollback leaves a Revision that failed.
-	back.UpdatePolicy.StepDelay, back.UpdatePolicy.Leader = 0, group.LeaderLast
+	back.UpdatePolicy.StepDelay, back.UpdatePolicy.Leader, back.UpdatePolicy.Windows = 0, group.LeaderLast, nil
 	w.spec, w.target = back, r.Goal()
 }
 

@@ -98,6 +98,7 @@ func (k *checker) plan(spec group.Spec, rec rollout.Records, obs rollout.Observa
 func (k *checker) begun(a rollout.Action, op operation.Operation, rec rollout.Records) {
 	k.begins = append(k.begins, fmt.Sprintf("%s %s", op.Kind, op.Slot))
 	k.gated("the begin", op)
+	k.inWindow(a, op)
 	k.ticketed(op)
 	k.staged(a, op, rec)
 	k.inTurn(op)

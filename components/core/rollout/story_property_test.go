@@ -27,6 +27,7 @@ func TestR70_PropertyStoriesOfEverythingAtOnce(t *testing.T) {
 		s.drawGates(t)
 		s.drawStages(t)
 		s.drawTurns(t)
+		s.drawWindows(t)
 		for range rapid.IntRange(1, 12).Draw(t, "events") {
 			s.disturb(t)
 			for range rapid.IntRange(1, 30).Draw(t, "passes") {
@@ -110,7 +111,7 @@ func (s *story) disturb(t *rapid.T) {
 
 // calm ends all disturbances.
 func (s *story) calm(t *rapid.T) {
-	lines := []string{"operator sets stages 0", "operator removes the gates", "group base has finished", "the cluster has no limits", "host host-0 answers again", "host host-1 answers again", "operator resumes the group", "operator starts the group", "revision B works", "the platform's list answers again", "the leader changes", "operator wants revision D"}
+	lines := []string{"operator sets stages 0", "group base has finished", "the cluster has no limits", "operator removes the gates", "operator sets window none", "host host-0 answers again", "host host-1 answers again", "operator resumes the group", "operator starts the group", "revision B works", "the platform's list answers again", "the leader changes", "operator wants revision D"}
 	for _, slot := range s.c.spec.Members() {
 		lines = append(lines, "operator undrains "+slot, "operator unprotects "+slot, "operator includes "+slot, "calls of "+slot+" succeed again", "hooks of "+slot+" are content")
 		if c := s.w.of(slot); c != nil {

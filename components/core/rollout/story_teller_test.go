@@ -144,6 +144,8 @@ func (s *story) option(text string) error {
 	case "step_delay":
 		p.StepDelay = group.Duration(length)
 		return notLength
+	case "window":
+		return s.window(value)
 	case "minimal_action":
 		p.MinimalAction = group.UpdateAction(value)
 	case "opportunistic":

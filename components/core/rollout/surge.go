@@ -110,10 +110,10 @@ func (w *world) underWay(slot string) bool {
 	return slices.ContainsFunc(w.rec.Operations, func(op operation.Operation) bool { return op.Slot == slot && !op.Phase.Ended() })
 }
 
-// surgeWaits: the rollout waits for an operator or an approval. It keeps its extra members and makes no more, because
+// surgeWaits: the rollout waits for an operator, an approval or a window. It keeps its extra members and makes no more, because
 // updates would not follow. A request by name makes its own extra member.
 func (w *world) surgeWaits() bool {
-	if w.spec.UpdatePolicy.Type == group.Opportunistic || w.stoppedBy() != "" || !w.mayRun(w.target) {
+	if w.spec.UpdatePolicy.Type == group.Opportunistic || w.stoppedBy() != "" || w.windowClosed() || !w.mayRun(w.target) {
 		return true
 	}
 	// A rollout completes all its Slots or none: a Slot that needs more disruption than allowed holds all.

@@ -81,6 +81,8 @@ type found struct {
 	grant once[queue.Grant]
 	// versions are the versions that Revisions name.
 	versions map[string][]upgrade.Target
+	// opening is the next opening of a window of the spec.
+	opening once[opening]
 	// proven is the Revision for a new Slot until a member has proven the target.
 	proven once[string]
 	// tolerated are the Slots without which the rollout goes on (R100).

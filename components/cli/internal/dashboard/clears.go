@@ -26,6 +26,7 @@ var clears = map[string]string{
 	"version_step":            "Write the version that the message names, or run the command that it names.",
 	"irreversible_step":       "`cadre instance update SLOT`; before it, `cadre rollout undo GROUP` goes back.",
 	"step_delay":              "Wait; `cadre instance update SLOT` skips the pause.",
+	"outside_window":          "Wait for the next opening; `cadre instance update SLOT` passes the window.",
 	"update_unfinished":       "Finish with `cadre instance update SLOT`, or leave with `cadre rollout undo GROUP`; the restart follows. A Slot that is kept back gets no update: end the cause.",
 	"platform_result_unknown": "Wait; after ten minutes look at the CVM: `cadre operation mark-succeeded ID` or `mark-failed`.",
 	"duplicate_instance":      "Remove the wrong CVMs on the platform.",

@@ -116,6 +116,8 @@ func heldBy(w written, predicate string) string {
 		return "update_policy.step_delay"
 	case rollout.HoldStage, rollout.HoldStageBaking, rollout.HoldStagePromotion:
 		return "update_policy.stage"
+	case rollout.HoldOutsideWindow:
+		return "update_policy.window"
 	case rollout.HoldRolloutFailed:
 		return "update_policy.on_failure"
 	case rollout.HoldDeleteDisks, rollout.HoldScaleInOrder:

@@ -1,0 +1,55 @@
+package rollout
+
+import (
+	"time"
+
+	"cadre.dev/core/window"
+)
+
+// opening is the next instant at which a step of the rollout may begin: the present one while a window of the spec is
+// open, or where the spec has none.
+type opening struct {
+	at time.Time
+	in window.Window
+	ok bool
+}
+
+func (w *world) opening() opening {
+	return w.found.opening.of(func() (o opening) {
+		o.at, o.in, o.ok = w.spec.UpdatePolicy.Windows.Next(w.now)
+		return o
+	})
+}
+
+// windowClosed: the spec has windows, and all are closed now.
+func (w *world) windowClosed() bool {
+	o := w.opening()
+	return !o.ok || o.at.After(w.now)
+}
+
+// holdsOfWindow: a step that is under way is finished, and so is one that only got another target Revision (R97).
+func (w *world) holdsOfWindow(c candidate, _ evaluation) []Hold {
+	if c.m.open != nil || !w.windowClosed() {
+		return nil
+	}
+	o := w.opening()
+	if !o.ok {
+		return []Hold{hold(HoldOutsideWindow, "no window of update_policy.window opens")}
+	}
+	return []Hold{holdUntil(o.at, HoldOutsideWindow, "no window of update_policy.window is open; the next one opens at %s", o.text())}
+}
+
+// text is the time of the opening in the window's zone and in UTC.
+func (o opening) text() string {
+	const minute, second = "2006-01-02 15:04", "2006-01-02 15:04:05"
+	layout := minute
+	if o.at.Second() != 0 {
+		layout = second
+	}
+	utc := o.at.UTC().Format(layout + " MST")
+	zone, err := window.Zone(o.in.Zone)
+	if err != nil || zone.String() == time.UTC.String() {
+		return utc
+	}
+	return o.at.In(zone).Format(layout) + " " + o.in.Zone + " (" + utc + ")"
+}
