@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"cadre.dev/core/rollout"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
 
@@ -23,11 +24,14 @@ const (
 	OverridePause OverrideKind = "pause"
 	// OverrideFreeze stops all new actions in a group, or everywhere when the name is empty.
 	OverrideFreeze OverrideKind = "freeze"
+	// OverrideHold passes one named hold of a group; its name is GROUP/HOLD.
+	OverrideHold OverrideKind = "override"
 )
 
 var overrideKinds = map[OverrideKind]apiv1.OverrideKind{
 	OverrideDrain: apiv1.OverrideKind_OVERRIDE_KIND_DRAIN, OverrideProtect: apiv1.OverrideKind_OVERRIDE_KIND_PROTECT, OverrideFreeze: apiv1.OverrideKind_OVERRIDE_KIND_FREEZE,
 	OverridePause: apiv1.OverrideKind_OVERRIDE_KIND_PAUSE, OverrideExclude: apiv1.OverrideKind_OVERRIDE_KIND_EXCLUDE,
+	OverrideHold: apiv1.OverrideKind_OVERRIDE_KIND_HOLD,
 }
 
 // Undo is the verb that clears an override of the kind.
@@ -37,21 +41,25 @@ func (k OverrideKind) Undo() string {
 		return "include"
 	case OverridePause:
 		return "resume"
+	case OverrideHold:
+		return "clear"
 	case OverrideDrain, OverrideProtect, OverrideFreeze:
 	}
 	return "un" + string(k)
 }
 
 // Override is an override in effect. Name is a Slot, for a pause a group, for a freeze a group or
-// empty for all.
+// empty for all, for a hold GROUP/HOLD.
 type Override struct {
 	Kind OverrideKind `json:"kind"`
 	Name string       `json:"name,omitempty"`
 	// From lists the activities that an exclusion covers; empty: both.
-	From   []string  `json:"from,omitempty"`
-	Reason string    `json:"reason"`
-	By     string    `json:"by,omitempty"`
-	At     time.Time `json:"at,omitzero"`
+	From []string `json:"from,omitempty"`
+	// Rollout is the rollout that an override of a hold belongs to; empty: the time without one.
+	Rollout string    `json:"rollout,omitempty"`
+	Reason  string    `json:"reason"`
+	By      string    `json:"by,omitempty"`
+	At      time.Time `json:"at,omitzero"`
 	// Until is when the override ends automatically, by the clock of the coordinator that answered;
 	// zero: when it is cleared.
 	Until time.Time `json:"until,omitzero"`
@@ -80,6 +88,21 @@ func (c *Client) SetOverride(ctx context.Context, kind OverrideKind, name string
 	return out, nil
 }
 
+// SetHoldOverride lets the steps of a group pass one named hold for a time.
+func (c *Client) SetHoldOverride(ctx context.Context, r rollout.HoldOverrideRequest) (Override, error) {
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	name := r.Group + "/" + r.Hold
+	req := &apiv1.SetOverrideRequest{Kind: overrideKinds[OverrideHold], Name: name, Reason: r.Reason, Confirm: r.Confirm, For: durationpb.New(r.For)}
+	answer, err := apiv1.NewControlServiceClient(c.conn).SetOverride(ctx, req)
+	if err != nil {
+		return Override{}, c.wrap("override "+name, err)
+	}
+	out := overrideOf(answer.GetOverride())
+	out.Changed = answer.GetChanged()
+	return out, nil
+}
+
 // ClearOverride clears an override; changed is false when there was none.
 func (c *Client) ClearOverride(ctx context.Context, kind OverrideKind, name string) (changed bool, err error) {
 	ctx, cancel := c.bound(ctx)
@@ -104,7 +127,7 @@ func (c *Client) Overrides(ctx context.Context, name string) ([]Override, error)
 }
 
 func overrideOf(m *apiv1.Override) Override {
-	out := Override{Name: m.GetName(), From: m.GetFrom(), Reason: m.GetReason(), By: m.GetBy()}
+	out := Override{Name: m.GetName(), From: m.GetFrom(), Rollout: m.GetRollout(), Reason: m.GetReason(), By: m.GetBy()}
 	for kind, wire := range overrideKinds {
 		if wire == m.GetKind() {
 			out.Kind = kind

@@ -36,6 +36,7 @@ var writers = map[string]Role{
 	"control/exclude/<slot>":      RoleOperate,
 	"control/gate/<group>/<gate>": RoleOperate, "control/gate/<group>/<gate>/<slot>": RoleOperate,
 	"control/limits":                   RoleOperate,
+	"control/override/<group>/<hold>":  RoleOperate,
 	"control/queue/<id>":               RoleOperate,
 	"control/delete/<group>":           RoleOperate,
 	"control/delete-disks/<group>":     RoleOperate,

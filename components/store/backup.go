@@ -49,6 +49,7 @@ var leftOut = map[string]string{
 	"machine-turns/<group>":           "it orders the admissions of a moment",
 	"lease/boots/<slot>":              "its session ends with the coordinators",
 	LeaseKey:                          "its session ends with the coordinators",
+	"control/override/<group>/<hold>": "an override belongs to its rollout, and the operator repeats it",
 	"control/queue/<id>":              "a request acts once, and the operator repeats it",
 	"control/delete/<group>":          "a request to delete is repeated by the operator",
 	"control/delete-disks/<group>":    "a request to delete is repeated by the operator",

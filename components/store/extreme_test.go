@@ -22,6 +22,8 @@ func keyFor(t testing.TB, kind store.Kind) string {
 		switch part {
 		case "<gate>", "<group>", "<route>", "<secret>", "<slot>":
 			parts[i] = "pg"
+		case "<hold>":
+			parts[i] = "step_delay"
 		case "<digest>", "<id>", "<revision>":
 			parts[i] = strings.Repeat("a", 32)
 		case "<nonce>":

@@ -161,13 +161,18 @@ func NonceKey(n string) string { return key("admission", "nonces", nonce(n)) }
 func CollateralKey(fmspc string) string { return key("collateral", segment(fmspcGrammar, fmspc)) }
 
 // OverrideKey is the operator's override of a kind. scope is its group or Slot; a freeze can have
-// Everywhere, and a gate has GateScope's form.
+// Everywhere, a gate has GateScope's form, and a hold has HoldScope's form.
 func OverrideKey(kind OverrideKind, scope string) string {
 	switch kind {
 	case OverrideFreeze:
 		return key("control", string(kind), segment(scopeGrammar, scope))
 	case OverrideGate:
 		if _, _, _, ok := GateScope(scope); !ok {
+			return badMark + strconv.Quote(scope[:min(len(scope), 80)])
+		}
+		return key("control", string(kind), scope)
+	case OverrideHold:
+		if _, _, ok := HoldScope(scope); !ok {
 			return badMark + strconv.Quote(scope[:min(len(scope), 80)])
 		}
 		return key("control", string(kind), scope)
@@ -255,6 +260,8 @@ var (
 	nameGrammar = plain{first: "abcdefghijklmnopqrstuvwxyz", others: "0123456789-", most: 63}
 	idGrammar   = plain{first: "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", others: "._:-", most: 128}
 	// A key provider's id may be a whole public key in hex.
+	holdGrammar = plain{first: "abcdefghijklmnopqrstuvwxyz", others: "_", most: 63}
+
 	revocationGrammar = regexp.MustCompile(`^(instance|revision|key_provider)-[a-zA-Z0-9][a-zA-Z0-9._:-]{0,299}$`)
 	scopeGrammar      = regexp.MustCompile(`^([a-z][a-z0-9-]{0,62}|_all)$`)
 	nonceGrammar      = regexp.MustCompile(`^[0-9a-f]{16,128}$`)

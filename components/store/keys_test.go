@@ -31,6 +31,7 @@ func TestKeyBuildersMatchTheTable(t *testing.T) {
 		"control/freeze/<scope>":             store.OverrideKey(store.OverrideFreeze, store.Everywhere),
 		"control/gate/<group>/<gate>":        store.OverrideKey(store.OverrideGate, "pg/balancer"),
 		"control/gate/<group>/<gate>/<slot>": store.OverrideKey(store.OverrideGate, "pg/balancer/pg-0"),
+		"control/override/<group>/<hold>":    store.OverrideKey(store.OverrideHold, "pg/step_delay"),
 		"control/queue/<id>":                 store.QueueKey("f81d4fae-7dec-11d0-a765-00a0c91e6bf6"),
 		"control/delete/<group>":             store.DeleteGroupKey("pg"),
 		"control/delete-disks/<group>":       store.DeleteDisksKey("pg"),
@@ -55,7 +56,7 @@ func TestINP07_KeyBuildersRefuseBadSegments(t *testing.T) {
 			"SlotStatusKey group": store.SlotStatusKey(bad, "pg-0"), "SlotStatusKey slot": store.SlotStatusKey("pg", bad),
 			"SlotPolicyKey": store.SlotPolicyKey(bad), "AdmissionKey": store.AdmissionKey(bad),
 			"RefusalKey": store.RefusalKey(bad), "PauseKey": store.OverrideKey(store.OverridePause, bad), "NonceKey": store.NonceKey(bad),
-			"GateKey group": store.OverrideKey(store.OverrideGate, bad+"/balancer"), "GateKey": store.OverrideKey(store.OverrideGate, "pg/"+bad), "GateKey slot": store.OverrideKey(store.OverrideGate, "pg/balancer/"+bad), "SlotGateKey": store.OverrideKey(store.OverrideGate, "pg/"+bad+"/pg-0"),
+			"HoldKey group": store.OverrideKey(store.OverrideHold, bad+"/step_delay"), "GateKey group": store.OverrideKey(store.OverrideGate, bad+"/balancer"), "GateKey": store.OverrideKey(store.OverrideGate, "pg/"+bad), "GateKey slot": store.OverrideKey(store.OverrideGate, "pg/balancer/"+bad), "SlotGateKey": store.OverrideKey(store.OverrideGate, "pg/"+bad+"/pg-0"),
 		} {
 			if err := store.CheckKey(key); !errors.Is(err, store.ErrBadKey) {
 				t.Errorf("%s(%q) = %q: got %v, want %v", name, bad, key, err, store.ErrBadKey)
@@ -90,7 +91,7 @@ func TestBadSegmentIsNamed(t *testing.T) {
 func TestNoKeyMatchesTwoRows(t *testing.T) {
 	for _, kind := range store.Records {
 		key := strings.NewReplacer("<group>", "a", "<slot>", "a", "<route>", "a", "<id>", "a", "<digest>", "a", "<hash>", strings.Repeat("0a", 32),
-			"<nonce>", "00112233445566778899aabbccddeeff", "<revision>", "a", "<revocation>", "instance-a", "<scope>", "_all", "<fmspc>", "00112233aabb", "<secret>", "a", "<gate>", "a", "<number>", "000000000001", "<operator>", "a", "<deployment>", "a", "<sha256>", strings.Repeat("0f", 32)).Replace(kind.Pattern)
+			"<nonce>", "00112233445566778899aabbccddeeff", "<revision>", "a", "<revocation>", "instance-a", "<scope>", "_all", "<fmspc>", "00112233aabb", "<secret>", "a", "<gate>", "a", "<hold>", "a", "<number>", "000000000001", "<operator>", "a", "<deployment>", "a", "<sha256>", strings.Repeat("0f", 32)).Replace(kind.Pattern)
 		matches := 0
 		for _, other := range store.Records {
 			if other.Matches(key) {

@@ -35,6 +35,8 @@ func TestRolesOnConsul(t *testing.T) {
 		store.OverrideKey(store.OverrideGate, "pg/network"):       all,
 		store.OverrideKey(store.OverrideGate, "pg/balancer/pg-0"): all,
 		store.OverrideKey(store.OverrideGate, "pg-b/network"):     some,
+		store.OverrideKey(store.OverrideHold, "pg/step_delay"):    all,
+		store.OverrideKey(store.OverrideHold, "pg-b/step_delay"):  some,
 		store.OverrideKey(store.OverrideDrain, "pg-b-0"):          some,
 		store.OverrideKey(store.OverrideProtect, "pg-10"):         all,
 		store.OverrideKey(store.OverrideExclude, "web-0"):         some,

@@ -28,11 +28,13 @@ const (
 	// OverrideGate opens or closes a gate of a group's spec. Its scope is <group>/<gate>, or
 	// <group>/<gate>/<slot> for a gate per Slot.
 	OverrideGate OverrideKind = "gate"
+	// OverrideHold passes one named hold of a group. Its scope is <group>/<hold>.
+	OverrideHold OverrideKind = "override"
 )
 
 // OverrideKinds returns all kinds.
 func OverrideKinds() []OverrideKind {
-	return append([]OverrideKind{OverridePause, OverrideFreeze, OverrideGate}, SlotOverrides()...)
+	return append([]OverrideKind{OverridePause, OverrideFreeze, OverrideGate, OverrideHold}, SlotOverrides()...)
 }
 
 // SlotOverrides returns the kinds whose scope is a Slot.
@@ -49,6 +51,9 @@ func (k OverrideKind) Group(scope string) (name string, ok bool) {
 	switch {
 	case k == OverrideGate:
 		name, _, _, ok = GateScope(scope)
+		return name, ok
+	case k == OverrideHold:
+		name, _, ok = HoldScope(scope)
 		return name, ok
 	case k.OfSlot():
 		name, _, err := group.ParseSlot(scope)
@@ -72,6 +77,12 @@ func GateScope(scope string) (of, gate, slot string, ok bool) {
 	return of, gate, slot, ok
 }
 
+// HoldScope splits the scope of an override of a hold; ok is false when scope names no hold.
+func HoldScope(scope string) (of, hold string, ok bool) {
+	of, hold, _ = strings.Cut(scope, "/")
+	return of, hold, nameGrammar.MatchString(of) && holdGrammar.MatchString(hold)
+}
+
 // Prefix is the common prefix of the keys of all overrides of the kind.
 func (k OverrideKind) Prefix() string { return ControlPrefix + string(k) + "/" }
 
@@ -84,10 +95,12 @@ type Override struct {
 	State string `json:"state,omitempty"`
 	// Ticket of the step for which a gate per Slot is open, as the plan shows it. The override is about
 	// no other step.
-	Ticket string    `json:"ticket,omitempty"`
-	Reason string    `json:"reason"`
-	By     string    `json:"by"`
-	At     time.Time `json:"at"`
+	Ticket string `json:"ticket,omitempty"`
+	// Rollout is the rollout that an override of a hold belongs to; empty: the time without a rollout.
+	Rollout string    `json:"rollout,omitempty"`
+	Reason  string    `json:"reason"`
+	By      string    `json:"by"`
+	At      time.Time `json:"at"`
 	// Until is when it ends automatically, by the clock of At; zero: at its deletion.
 	Until time.Time `json:"until,omitzero"`
 	// EndElapsed is the StateRecord.Elapsed at which it ends, in milliseconds. The leader writes it

@@ -80,6 +80,9 @@ func (s *Server) pauseLocked(kind apiv1.OverrideKind, name string, stands bool) 
 
 // hasLocked reports whether a group, or a slot of one, exists; "" means everything.
 func (s *Server) hasLocked(name string) bool {
+	if of, _, isHold := strings.Cut(name, "/"); isHold {
+		return s.groups[of] != nil
+	}
 	if owner, ordinal, err := group.ParseSlot(name); err == nil && s.groups[owner] != nil {
 		return s.groups[owner].Spec.HasOrdinal(ordinal)
 	}

@@ -39,6 +39,9 @@ func Because(a rollout.Action, now time.Time) string {
 		}
 		parts = append(parts, text)
 	}
+	for _, o := range a.Overridden {
+		parts = append(parts, Overridden(o))
+	}
 	if a.Transfer != nil {
 		to := "the best candidate"
 		if len(a.Transfer.Candidates) > 0 {
@@ -54,6 +57,15 @@ func Because(a rollout.Action, now time.Time) string {
 		parts = append(parts, a.Before.Quorum)
 	}
 	return strings.Join(parts, "; ")
+}
+
+// Overridden describes a hold that a step passes by an operator's override: "passes step_delay (ann): urgent".
+func Overridden(o operation.Overridden) string {
+	text := "passes " + o.Hold
+	if o.By != "" {
+		text += " (" + o.By + ")"
+	}
+	return text + ": " + o.Reason
 }
 
 // Step is one planned step in one line: "web-1: update (follower) 3f2a1b0c -> 9a8b7c6d, held: paused".

@@ -124,6 +124,8 @@ type Operation struct {
 	Set    Set    `json:"set,omitzero"`
 	// Ticket names the step for the group's gates per Slot; empty: the group has none for such a step.
 	Ticket string `json:"ticket,omitempty"`
+	// Overridden are the holds that operators' overrides passed when the step began (R141); empty: none.
+	Overridden []Overridden `json:"overridden,omitempty"`
 	// Transfer is the planned hand-over, if the Slot leads.
 	Transfer *Transfer  `json:"transfer,omitempty"`
 	Call     Call       `json:"call,omitzero"`

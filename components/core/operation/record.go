@@ -16,6 +16,14 @@ type Request struct {
 	ResolvedBy string `json:"resolved_by,omitempty"`
 }
 
+// Overridden is a hold that an operator's override passed when the step began (R141).
+type Overridden struct {
+	// Hold is the name of the hold.
+	Hold   string `json:"hold"`
+	By     string `json:"by,omitempty"`
+	Reason string `json:"reason,omitempty"`
+}
+
 // CVM names the one CVM that a step may touch (R63). An empty name is unknown, or the CVM is not made yet.
 type CVM struct {
 	VMUUID     string `json:"vm_uuid,omitempty"`

@@ -44,6 +44,8 @@ func (p *Plan) Begin(a Action, term uint64, now time.Time) (op operation.Operati
 		Way:      a.Way,
 		Set:      a.Set,
 		Ticket:   a.Ticket,
+
+		Overridden: a.Overridden,
 	}.Begun(a.DrainWithin, now)
 	if a.Retarget != nil {
 		op = a.Retarget.Retarget(op)

@@ -10,11 +10,18 @@ func (w *world) holdsAgain(c candidate, op *operation.Operation) []Hold {
 			holds = append(holds, p.check(w, c, evaluation{taken: &taken{}, op: op})...)
 		}
 	}
+	holds, _ = w.passed(holds)
 	return holds
 }
 
 // holdsOf returns every reason why c may not run now, at the preflight check.
 func (w *world) holdsOf(c candidate, taken *taken) []Hold {
+	holds, _ := w.passed(w.allHoldsOf(c, taken))
+	return holds
+}
+
+// allHoldsOf returns the holds of c, overridden holds included.
+func (w *world) allHoldsOf(c candidate, taken *taken) []Hold {
 	var holds []Hold
 	for i := range predicates {
 		if p := &predicates[i]; p.appliesTo(w, c) {

@@ -122,7 +122,7 @@ func (w *world) decide() (actions []Action, warnings []string) {
 	for _, c := range candidates {
 		a := w.action(c)
 		a.Before.Quorum, a.DrainWithin = w.quorumSnapshot(c, taken), w.drainLimit(a.Way, a.From)
-		a.Holds = w.holdsOf(c, taken)
+		a.Holds, a.Overridden = w.passed(w.allHoldsOf(c, taken))
 		if len(a.Holds) == 0 {
 			a.Execute = true
 			taken.add(w, c)
@@ -146,7 +146,7 @@ func (w *world) inProgress() []Action {
 		actions = append(actions, Action{
 			Slot: m.slot, Ordinal: m.ordinal, Kind: op.Kind, Actor: op.Actor, Request: op.Request, From: op.From, To: op.To, Execute: true,
 			Operation: op.ID, Phase: op.Phase, Transfer: op.Transfer, Way: op.Way, Before: op.Before,
-			CVM: op.CVM, Set: op.Set, Attempt: op.Attempt, Extra: m.record.Extra, Ticket: op.Ticket,
+			CVM: op.CVM, Set: op.Set, Attempt: op.Attempt, Extra: m.record.Extra, Ticket: op.Ticket, Overridden: op.Overridden,
 		})
 	}
 	return actions
@@ -340,6 +340,7 @@ func (w *world) warnings(actions []Action) []string {
 	if w.obs.Freeze != nil && !slices.ContainsFunc(actions, frozen) {
 		out = append(out, w.frozen().Message)
 	}
+	out = append(out, w.holdOverrideTexts()...)
 	out = append(out, upgrade.Texts(w.versionFindings())...)
 	for _, m := range w.members {
 		behind := w.keptBy(m.ordinal) == group.KeptByOverride && m.observed != w.target

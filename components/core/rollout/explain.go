@@ -112,6 +112,9 @@ func (w *world) wake(actions []Action) (at, clock time.Time) {
 	for _, setting := range w.obs.Gates {
 		sooner(setting.Until)
 	}
+	for _, o := range w.obs.HoldOverrides {
+		sooner(o.Until)
+	}
 	for _, m := range w.everyone {
 		if m.ready {
 			sooner(m.record.AvailableSince.Add(minReady))

@@ -110,6 +110,8 @@ type Observation struct {
 	Pause, Freeze *Override
 	// Gates are the settings of gates of the group in force, by gate, or by gate/slot for a gate per Slot.
 	Gates map[string]*Override
+	// HoldOverrides are the operators' overrides of holds of this group, by hold.
+	HoldOverrides map[string]*Override
 	Order
 	// Queue is nil while the cluster has no limits.
 	Queue *Queue
@@ -330,6 +332,8 @@ type Override struct {
 	Group string
 	// Excludes is the kind of work that an exclusion withholds from the Slot.
 	Excludes group.Exclusion
+	// Rollout is the rollout that an override of a hold belongs to; empty: the time without a rollout.
+	Rollout string
 	// State and Ticket belong to a setting of a gate, as in its record.
 	State, Ticket string
 }

@@ -52,6 +52,8 @@ type Action struct {
 	// Execute: the Action may run now. Otherwise Holds has at least one entry.
 	Execute bool   `json:"execute"`
 	Holds   []Hold `json:"holds,omitempty"`
+	// Overridden are holds that would hold the Action as well, and that operators override.
+	Overridden []operation.Overridden `json:"overridden,omitempty"`
 	// Operation is set if an Operation already carries out the Action.
 	Operation string          `json:"operation,omitempty"`
 	Phase     operation.Phase `json:"phase,omitempty"`

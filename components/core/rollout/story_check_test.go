@@ -161,7 +161,9 @@ func (k *checker) called(op operation.Operation, e operation.Effect) {
 	if op.Request.ID != "" && group.HasVoters(k.c.spec) && k.w.leader == "" {
 		return // R45: below quorum no member serves, and an operator named a member outside the quorum
 	}
-	k.budget(op.Slot)
+	if !overrides(op, rollout.HoldMaxUnavailable) {
+		k.budget(op.Slot)
+	}
 	k.quorum(op.Slot, op.Kind)
 	k.leader(op.Slot)
 	k.taken[op.Slot] = true

@@ -176,6 +176,8 @@ func operatorEvents() []event {
 		}},
 		{"operator opens gate WORD(?: of SLOT)?(?: for TIME)?", func(s *story, arg []string) error { return s.speak(group.GateOpen, arg[0], arg[1], arg[2]) }},
 		{"operator closes gate WORD(?: of SLOT)?(?: for TIME)?", func(s *story, arg []string) error { return s.speak(group.GateClosed, arg[0], arg[1], arg[2]) }},
+		{"operator overrides WORD for TIME", func(s *story, arg []string) error { return s.overrideHold(arg[0], arg[1]) }},
+		{"operator clears the override of WORD", func(s *story, arg []string) error { delete(s.c.holdOverrides, arg[0]); return nil }},
 		{"operator removes the gates", func(s *story, _ []string) error { s.c.spec.Gates = nil; return nil }},
 		{"operator excludes SLOT(?: from WORD)?(?: for TIME)?", func(s *story, arg []string) error {
 			err := s.override(&s.c.excludes, arg[0], arg[2], "it is measured")

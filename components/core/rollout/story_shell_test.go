@@ -38,8 +38,10 @@ type coordinator struct {
 	gates    map[string]*rollout.Override
 	order    rollout.Order
 	queue    *rollout.Queue
-	deleting *rollout.Deletion
-	givenUp  []string
+	// holdOverrides are the overrides of holds.
+	holdOverrides map[string]*rollout.Override
+	deleting      *rollout.Deletion
+	givenUp       []string
 	// refused are the Revisions that the platform would refuse, with its message.
 	refused map[string]string
 	// provisioning is the time before a call to another Revision.
@@ -101,7 +103,7 @@ func (c *coordinator) next(end time.Time) time.Time {
 // observe makes a complete observation, by the coordinator's clock.
 func (c *coordinator) observe() rollout.Observation {
 	obs := rollout.Observation{Platform: rollout.Source{Known: !c.w.blind}, Records: rollout.Source{Known: true}, At: c.clock(),
-		Pause: c.pause, Freeze: c.freeze, Gates: maps.Clone(c.gates), Requests: slices.Clone(c.store.requests), Deletion: c.deleting, DeleteDisks: c.givenUp, Refused: c.refused}
+		Pause: c.pause, Freeze: c.freeze, Gates: maps.Clone(c.gates), HoldOverrides: maps.Clone(c.holdOverrides), Requests: slices.Clone(c.store.requests), Deletion: c.deleting, DeleteDisks: c.givenUp, Refused: c.refused}
 	obs.Order, obs.Queue = c.order, c.queue
 	obs.Nodes, obs.Others = slices.Clone(c.w.nodes), slices.Clone(c.w.others)
 	for i, r := range obs.Requests {

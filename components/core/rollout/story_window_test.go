@@ -35,7 +35,7 @@ func (k *checker) inWindow(a rollout.Action, op operation.Operation) {
 	if op.Kind != operation.Update || op.Actor != operation.ActorRollout || a.Class < rollout.ClassAtFailed || a.Retarget != nil || k.c.deleting != nil {
 		return
 	}
-	if now := k.c.clock(); !k.c.spec.UpdatePolicy.Windows.Open(now) {
+	if now := k.c.clock(); !overrides(op, rollout.HoldOutsideWindow) && !k.c.spec.UpdatePolicy.Windows.Open(now) {
 		k.broke("R97: %s begins at %s, outside of all windows", op.ID, now)
 	}
 }

@@ -21,18 +21,20 @@ func (w *world) opening() opening {
 	})
 }
 
-// windowClosed: the spec has windows, and all are closed now.
+// closed: no window is open at a time.
+func (o opening) closed(now time.Time) bool { return !o.ok || o.at.After(now) }
+
+// windowClosed: the spec has windows, all are closed now, and no operator overrides that.
 func (w *world) windowClosed() bool {
-	o := w.opening()
-	return !o.ok || o.at.After(w.now)
+	return w.opening().closed(w.now) && w.overrideOf(HoldOutsideWindow) == nil
 }
 
-// holdsOfWindow: a step that is under way is finished, and so is one that only got another target Revision (R97).
+// holdsOfWindow: a step that is under way is finished, also towards another target Revision (R97).
 func (w *world) holdsOfWindow(c candidate, _ evaluation) []Hold {
-	if c.m.open != nil || !w.windowClosed() {
+	o := w.opening()
+	if c.m.open != nil || !o.closed(w.now) {
 		return nil
 	}
-	o := w.opening()
 	if !o.ok {
 		return []Hold{hold(HoldOutsideWindow, "no window of update_policy.window opens")}
 	}

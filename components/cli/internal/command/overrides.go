@@ -303,8 +303,8 @@ func everything(name string) string {
 
 func (a *App) overridesCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "overrides [GROUP]", Short: "List the operators' pauses, freezes, drains, protections and exclusions", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeGroup,
-		Long: "Lists the operators' pauses, freezes, drains, protections and exclusions, and as a second table the\nclosed gates at which work may wait. `cadre gate list` has all gates; -o json has the overrides alone.",
+		Use: "overrides [GROUP]", Short: "List the operators' pauses, freezes, drains, protections, exclusions and overrides of holds", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeGroup,
+		Long: "Lists the operators' pauses, freezes, drains, protections, exclusions and overrides of holds, and as a\nsecond table the closed gates at which work may wait. `cadre gate list` has all gates; -o json has the\noverrides alone.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(cl *client.Client) error {
 				name := strings.Join(args, "")

@@ -16,7 +16,7 @@ import (
 
 func (a *App) rolloutCommand() *cobra.Command {
 	c := &cobra.Command{Use: "rollout", Short: "Rollouts: planned changes, their progress, and the holds on them"}
-	c.AddCommand(a.rolloutPlan(), a.rolloutStatus(), a.rolloutWatch(), a.rolloutPause(), a.rolloutResume(), a.rolloutRetry(), a.rolloutPromote(), a.rolloutUndo(), a.rolloutHistory())
+	c.AddCommand(a.rolloutPlan(), a.rolloutStatus(), a.rolloutWatch(), a.rolloutPause(), a.rolloutResume(), a.rolloutRetry(), a.rolloutPromote(), a.rolloutUndo(), a.rolloutOverride(), a.rolloutHistory())
 	return c
 }
 

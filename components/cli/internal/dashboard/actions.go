@@ -138,6 +138,7 @@ var actions = func() map[string]action {
 			"The rollout ends without the instance, or healing leaves it as it is. It stays in service and counts in every budget and quorum.",
 			field{Name: "from", Label: "From", Choices: choices("", "", "rollouts and healing", "rollout", "rollouts", "healing", "healing")}, durationField, reasonField),
 		clearAction(client.OverrideExclude, "slot", "Include %s again", "cadre instance include %s", "The instance is updated and healed like the others again, unless the spec excludes it."),
+		clearAction(client.OverrideHold, "hold", "End the override of %s", "cadre rollout override %s --clear", "The hold holds the steps of the group again."),
 		restartAction, retryAction, promoteAction, undoAction, approveAction, cancelAction,
 		markAction("mark-succeeded", "done", "Mark the call of %s as succeeded", "The operation continues and waits for the new boot, as after a call that the platform confirmed."),
 		markAction("mark-failed", "failed", "Mark the call of %s as failed", "The operation fails. The leader plans the step again while the group still needs it."),

@@ -92,6 +92,7 @@ func Operation(s Style, o client.Operation, now time.Time) string {
 		Field{"request", Cell{op.Request.ID, Plain}},
 		Field{"by", Cell{op.Request.By, Plain}},
 		Field{"reason given", Cell{op.Request.Note, Plain}},
+		Field{"overridden", Cell{overridden(op), Warn}},
 		Field{"rollout", Cell{op.Rollout, Plain}},
 		Field{"revision", Cell{format.Arrow(op.From, op.To), Plain}},
 		Field{"vm uuid", Cell{op.CVM.VMUUID, Plain}},
@@ -123,6 +124,15 @@ func Operation(s Style, o client.Operation, now time.Time) string {
 		text += "\n" + s.Table([]string{"PHASE", "ENTERED", "AFTER"}, rows)
 	}
 	return text
+}
+
+// overridden lists the holds that the step passed.
+func overridden(op operation.Operation) string {
+	texts := make([]string, 0, len(op.Overridden))
+	for _, o := range op.Overridden {
+		texts = append(texts, format.Overridden(o))
+	}
+	return strings.Join(texts, "; ")
 }
 
 func calls(op operation.Operation) string {

@@ -12,7 +12,7 @@ import (
 // Overrides prints the operators' overrides.
 func Overrides(s Style, list []client.Override) string {
 	if len(list) == 0 {
-		return s.Line("nothing is paused, frozen, drained, protected or excluded", Dim)
+		return s.Line("nothing is paused, frozen, drained, protected or excluded, and no hold is overridden", Dim)
 	}
 	rows := [][]Cell{}
 	for _, m := range list {

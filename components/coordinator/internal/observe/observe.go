@@ -52,7 +52,7 @@ func Again(seen Seen, v *view.View, cluster string, listing Listing, agents Repo
 		Requests: requests(v, spec.Name), DeleteDisks: v.DeleteDisks[spec.Name].Value.Slots,
 	}
 	seen.Now.Pause, seen.Now.Freeze = override(v, store.OverridePause, spec.Name), freeze(v, spec.Name)
-	seen.Now.Gates = gates(v, spec)
+	seen.Now.Gates, seen.Now.HoldOverrides = gates(v, spec), holdOverrides(v, spec.Name)
 	if d, asked := v.Deletes[spec.Name]; asked {
 		seen.Now.Deletion = &rollout.Deletion{KeepCVMs: d.Value.KeepCVMs, Reason: d.Value.Reason, By: d.Value.By}
 	}

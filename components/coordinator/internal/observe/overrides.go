@@ -17,7 +17,7 @@ func override(v *view.View, kind store.OverrideKind, scope string) *rollout.Over
 	if !ok {
 		return nil
 	}
-	out := &rollout.Override{Reason: m.Value.Reason, By: m.Value.By, Until: v.End(m.Value), State: m.Value.State, Ticket: m.Value.Ticket}
+	out := &rollout.Override{Reason: m.Value.Reason, By: m.Value.By, Until: v.End(m.Value), State: m.Value.State, Ticket: m.Value.Ticket, Rollout: m.Value.Rollout}
 	if kind == store.OverrideExclude {
 		out.Excludes = group.ExclusionOf(m.Value.From)
 	}
@@ -36,6 +36,23 @@ func gates(v *view.View, spec group.Spec) map[string]*rollout.Override {
 			out = map[string]*rollout.Override{}
 		}
 		out[strings.TrimPrefix(scope, of+"/")] = override(v, store.OverrideGate, scope)
+	}
+	return out
+}
+
+// holdOverrides returns the overrides of holds of a group. One without a reason, or for a longer time than the API
+// gives, was not made as the rules demand (R141), and overrides nothing.
+func holdOverrides(v *view.View, name string) map[string]*rollout.Override {
+	var out map[string]*rollout.Override
+	for scope, o := range v.Overrides[store.OverrideHold] {
+		of, hold, ok := store.HoldScope(scope)
+		if long := o.Value.At.IsZero() || o.Value.Until.Sub(o.Value.At) > rollout.MaxHoldOverride; !ok || of != name || long || strings.TrimSpace(o.Value.Reason) == "" {
+			continue
+		}
+		if out == nil {
+			out = map[string]*rollout.Override{}
+		}
+		out[hold] = override(v, store.OverrideHold, scope)
 	}
 	return out
 }

@@ -30,9 +30,9 @@ func (p *pass) removeGroup(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	ops = append(ops, over...)
-	// They must not open a gate of a later group of the same name.
+	// They must not apply to a later group of the same name.
 	ofGroup, ofSlots := p.settings(func(string) bool { return true })
-	if err := p.removeSettings(ctx, append(ofGroup, ofSlots...)); err != nil {
+	if err := p.removeSettings(ctx, slices.Concat(ofGroup, ofSlots, p.holdOverrides())); err != nil {
 		return false, err
 	}
 	if err := p.commit(ctx, ops...); err != nil {

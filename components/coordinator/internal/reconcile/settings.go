@@ -39,11 +39,21 @@ func (p *pass) leftGates(next group.Spec) (ofGroup, ofSlots []store.Op) {
 	})
 }
 
+// holdOverrides are the removals of the overrides of holds of the group.
+func (p *pass) holdOverrides() (ops []store.Op) {
+	for scope, override := range p.view.Overrides[store.OverrideHold] {
+		if name, ok := store.OverrideHold.Group(scope); ok && name == p.name {
+			ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.OverrideKey(store.OverrideHold, scope), Index: override.Index})
+		}
+	}
+	return ops
+}
+
 // removeSettings commits removals, each transaction with the given checks.
 func (p *pass) removeSettings(ctx context.Context, ops []store.Op, checks ...store.Op) error {
 	for batch := range store.Batches(append(p.lease.Fence(), checks...), ops) {
 		if err := p.commit(ctx, append(batch, checks...)...); err != nil {
-			return fmt.Errorf("remove the settings of gates: %w", err)
+			return fmt.Errorf("remove the settings of gates and the overrides of holds: %w", err)
 		}
 	}
 	return nil

@@ -60,11 +60,19 @@ func TestOverridesThatEndedGo(t *testing.T) {
 		"pg/net": {Value: override(0), Index: 1}, "pg/alarm": {Index: 1}, "web/alarm": {Value: override(1), Index: 1},
 		"pg/balancer/pg-0": {Index: 1}, "pg/balancer/pg-1": {Index: 1},
 	}
+	v.Overrides[store.OverrideHold] = map[string]view.Rec[store.Override]{
+		"pg/step_delay": {Value: store.Override{Rollout: "pg-1", Until: now, EndElapsed: 2_000_000}, Index: 1}, "pg/backoff": {Value: override(0), Index: 1},
+		"web/step_delay": {Value: store.Override{Rollout: "web-1", Until: now, EndElapsed: 2_000_000}, Index: 1}, "web/backoff": {Value: override(1), Index: 1},
+		"api/backoff": {Value: override(1), Index: 1},
+	}
+	v.Rollouts = map[string]view.Rec[operation.Rollout]{
+		"pg-1": {Value: operation.Rollout{ID: "pg-1", Group: "pg", State: operation.Complete}}, "web-1": {Value: operation.Rollout{ID: "web-1", Group: "web", State: operation.FailedState}},
+	}
 	v.CountFrom(func() time.Time { return now.Add(-1000 * time.Second) })
 	r := &Reconciler{cfg: Config{Now: func() time.Time { return now }}, log: slog.New(slog.DiscardHandler)}
 	got := keys(r.endedOverrides(v))
 	slices.Sort(got)
-	if want := []string{"control/drain/pg-0", "control/exclude/pg-0", "control/freeze/_all", "control/freeze/pg", "control/gate/pg/balancer/pg-1", "control/gate/pg/net", "control/pause/pg", "control/protect/pg-0"}; !slices.Equal(got, want) {
+	if want := []string{"control/drain/pg-0", "control/exclude/pg-0", "control/freeze/_all", "control/freeze/pg", "control/gate/pg/balancer/pg-1", "control/gate/pg/net", "control/override/pg/backoff", "control/override/pg/step_delay", "control/override/web/backoff", "control/pause/pg", "control/protect/pg-0"}; !slices.Equal(got, want) {
 		t.Errorf("%v go, want %v", got, want)
 	}
 }

@@ -24,6 +24,9 @@ const maxOverrideTime = 366 * 24 * time.Hour
 
 // SetOverride implements ControlService.
 func (s *Server) SetOverride(ctx context.Context, req *apiv1.SetOverrideRequest) (*apiv1.SetOverrideResponse, error) {
+	if req.GetKind() == apiv1.OverrideKind_OVERRIDE_KIND_HOLD {
+		return s.overrideHold(ctx, req)
+	}
 	key, err := overrideKey(req.GetKind(), req.GetName())
 	if err != nil {
 		return nil, err
@@ -68,6 +71,7 @@ func (s *Server) SetOverride(ctx context.Context, req *apiv1.SetOverrideRequest)
 var overrideKinds = map[apiv1.OverrideKind]store.OverrideKind{
 	apiv1.OverrideKind_OVERRIDE_KIND_PAUSE: store.OverridePause, apiv1.OverrideKind_OVERRIDE_KIND_FREEZE: store.OverrideFreeze,
 	apiv1.OverrideKind_OVERRIDE_KIND_DRAIN: store.OverrideDrain, apiv1.OverrideKind_OVERRIDE_KIND_PROTECT: store.OverrideProtect, apiv1.OverrideKind_OVERRIDE_KIND_EXCLUDE: store.OverrideExclude,
+	apiv1.OverrideKind_OVERRIDE_KIND_HOLD: store.OverrideHold,
 }
 
 // wireKind returns the kind of a request for the kind in a record.
@@ -98,12 +102,16 @@ func overrideKey(kind apiv1.OverrideKind, name string) (string, error) {
 	stored, known := overrideKinds[kind]
 	switch {
 	case kind == apiv1.OverrideKind_OVERRIDE_KIND_UNSPECIFIED:
-		return "", status.Error(codes.InvalidArgument, "kind: is missing: use pause, freeze, drain, protect or exclude")
+		return "", status.Error(codes.InvalidArgument, "kind: is missing: use pause, freeze, drain, protect, exclude or hold")
 	case !known:
 		return "", status.Errorf(codes.InvalidArgument, "kind: %v is not known to this coordinator: it is older than the caller", kind)
 	case stored.OfSlot():
 		if _, _, err := group.ParseSlot(name); err != nil {
 			return "", status.Error(codes.InvalidArgument, "name: "+err.Error())
+		}
+	case stored == store.OverrideHold:
+		if _, _, ok := store.HoldScope(name); !ok {
+			return "", status.Errorf(codes.InvalidArgument, "name: %.128q: write GROUP/HOLD", name)
 		}
 	case name == store.Everywhere:
 		return "", status.Error(codes.InvalidArgument, "name: leave it out for all groups")
@@ -212,6 +220,9 @@ func (s *Server) ClearOverride(ctx context.Context, req *apiv1.ClearOverrideRequ
 		s.cfg.Log.Info("override taken back", "kind", req.GetKind(), "name", req.GetName(), "by", c.by)
 	case overrideKinds[req.GetKind()].OfSlot():
 		_, err = c.mayReadSlot(ctx, req.GetName())
+	case req.GetKind() == apiv1.OverrideKind_OVERRIDE_KIND_HOLD:
+		of, _, _ := store.HoldScope(req.GetName())
+		err = c.mayReadNamed(ctx, of)
 	default:
 		err = c.mayReadNamed(ctx, req.GetName())
 	}
@@ -248,7 +259,7 @@ func (s *Server) ListOverrides(ctx context.Context, req *apiv1.ListOverridesRequ
 // wireOverride encodes an override with its remaining time, which does not depend on the caller's
 // clock.
 func (c *caller) wireOverride(kind apiv1.OverrideKind, name string, m store.Override) *apiv1.Override {
-	out := &apiv1.Override{Kind: kind, Name: name, From: m.From, Reason: m.Reason, By: m.By}
+	out := &apiv1.Override{Kind: kind, Name: name, From: m.From, Reason: m.Reason, By: m.By, Rollout: m.Rollout}
 	if !m.At.IsZero() {
 		out.At = timestamppb.New(m.At)
 	}

@@ -91,6 +91,10 @@ func Operation(op operation.Operation) operation.Operation {
 	op.Reason, op.Before.Quorum = Line(op.Reason), Page(op.Before.Quorum)
 	op.Failure.Signature = Line(op.Failure.Signature)
 	op.Call.BootErrorBefore, op.Call.Correlation = Line(op.Call.BootErrorBefore), Line(op.Call.Correlation)
+	op.Overridden = slices.Clone(op.Overridden[:min(len(op.Overridden), holds)])
+	for i := range op.Overridden {
+		op.Overridden[i].By, op.Overridden[i].Reason = Text(op.Overridden[i].By, word), Text(op.Overridden[i].Reason, line/2)
+	}
 	if t := op.Transfer; t != nil && len(t.Candidates) > candidates {
 		shorter := *t
 		shorter.Candidates = slices.Clone(t.Candidates[:candidates])

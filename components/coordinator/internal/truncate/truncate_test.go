@@ -57,6 +57,7 @@ func TestEveryClippedRecordCanBeWritten(t *testing.T) {
 			instance.Holds = append(instance.Holds, group.Hold{Predicate: "quorum", Message: text})
 			status.Conditions = append(status.Conditions, group.Condition{Type: "Available", Reason: text, Message: text})
 			status.Instances = append(status.Instances, instance)
+			op.Overridden = append(op.Overridden, operation.Overridden{Hold: "max_unavailable", By: text, Reason: text})
 			op.Transfer.Candidates = append(op.Transfer.Candidates, strings.Repeat("s", 63))
 		}
 		_, errInstance := store.Put(store.SlotStatusKey("pg", "pg-0"), truncate.Instance(instance), 0)

@@ -38,6 +38,8 @@ const (
 	OverrideKind_OVERRIDE_KIND_EXCLUDE OverrideKind = 4
 	// Begin no step of a group's rollout and no removal.
 	OverrideKind_OVERRIDE_KIND_PAUSE OverrideKind = 5
+	// Pass one named hold of a group.
+	OverrideKind_OVERRIDE_KIND_HOLD OverrideKind = 6
 )
 
 // Enum value maps for OverrideKind.
@@ -49,6 +51,7 @@ var (
 		3: "OVERRIDE_KIND_FREEZE",
 		4: "OVERRIDE_KIND_EXCLUDE",
 		5: "OVERRIDE_KIND_PAUSE",
+		6: "OVERRIDE_KIND_HOLD",
 	}
 	OverrideKind_value = map[string]int32{
 		"OVERRIDE_KIND_UNSPECIFIED": 0,
@@ -57,6 +60,7 @@ var (
 		"OVERRIDE_KIND_FREEZE":      3,
 		"OVERRIDE_KIND_EXCLUDE":     4,
 		"OVERRIDE_KIND_PAUSE":       5,
+		"OVERRIDE_KIND_HOLD":        6,
 	}
 )
 
@@ -90,14 +94,16 @@ func (OverrideKind) EnumDescriptor() ([]byte, []int) {
 type SetOverrideRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Kind  OverrideKind           `protobuf:"varint,1,opt,name=kind,proto3,enum=cadre.api.v1.OverrideKind" json:"kind,omitempty"`
-	// A Slot; for a pause a group, for a freeze a group, or empty for all groups.
+	// A Slot; for a pause a group, for a freeze a group, or empty for all groups; for a hold GROUP/HOLD.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// Duration of the override; absent: until an operator ends it.
+	// Duration of the override; absent: until an operator ends it. Required of a hold, and at most 24 hours there.
 	For *durationpb.Duration `protobuf:"bytes,3,opt,name=for,proto3" json:"for,omitempty"`
 	// Required, except of a pause.
 	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The activities that an exclusion covers: rollout, healing; none named: both.
-	From          []string `protobuf:"bytes,5,rep,name=from,proto3" json:"from,omitempty"`
+	From []string `protobuf:"bytes,5,rep,name=from,proto3" json:"from,omitempty"`
+	// For a hold with a risk: the name of the group, as a person typed it.
+	Confirm       string `protobuf:"bytes,6,opt,name=confirm,proto3" json:"confirm,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -165,6 +171,13 @@ func (x *SetOverrideRequest) GetFrom() []string {
 		return x.From
 	}
 	return nil
+}
+
+func (x *SetOverrideRequest) GetConfirm() string {
+	if x != nil {
+		return x.Confirm
+	}
+	return ""
 }
 
 type SetOverrideResponse struct {
@@ -553,7 +566,9 @@ type Override struct {
 	From []string `protobuf:"bytes,7,rep,name=from,proto3" json:"from,omitempty"`
 	// How much of its time is left, by elapsed time: no clock has to be right for it. Unset
 	// with until.
-	Left          *durationpb.Duration `protobuf:"bytes,8,opt,name=left,proto3" json:"left,omitempty"`
+	Left *durationpb.Duration `protobuf:"bytes,8,opt,name=left,proto3" json:"left,omitempty"`
+	// Of a hold: the rollout that it belongs to; empty: the time without a rollout.
+	Rollout       string `protobuf:"bytes,9,opt,name=rollout,proto3" json:"rollout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -644,17 +659,25 @@ func (x *Override) GetLeft() *durationpb.Duration {
 	return nil
 }
 
+func (x *Override) GetRollout() string {
+	if x != nil {
+		return x.Rollout
+	}
+	return ""
+}
+
 var File_cadre_api_v1_control_proto protoreflect.FileDescriptor
 
 const file_cadre_api_v1_control_proto_rawDesc = "" +
 	"\n" +
-	"\x1acadre/api/v1/control.proto\x12\fcadre.api.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb1\x01\n" +
+	"\x1acadre/api/v1/control.proto\x12\fcadre.api.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcb\x01\n" +
 	"\x12SetOverrideRequest\x12.\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1a.cadre.api.v1.OverrideKindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12+\n" +
 	"\x03for\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03for\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x12\n" +
-	"\x04from\x18\x05 \x03(\tR\x04from\"c\n" +
+	"\x04from\x18\x05 \x03(\tR\x04from\x12\x18\n" +
+	"\aconfirm\x18\x06 \x01(\tR\aconfirm\"c\n" +
 	"\x13SetOverrideResponse\x12\x18\n" +
 	"\achanged\x18\x01 \x01(\bR\achanged\x122\n" +
 	"\boverride\x18\x02 \x01(\v2\x16.cadre.api.v1.OverrideR\boverride\"Z\n" +
@@ -677,7 +700,7 @@ const file_cadre_api_v1_control_proto_rawDesc = "" +
 	"\rfrom_revision\x18\x03 \x01(\tR\ffromRevision\x12\x1f\n" +
 	"\vto_revision\x18\x04 \x01(\tR\n" +
 	"toRevision\x12\x1a\n" +
-	"\bwarnings\x18\x05 \x03(\tR\bwarnings\"\x97\x02\n" +
+	"\bwarnings\x18\x05 \x03(\tR\bwarnings\"\xb1\x02\n" +
 	"\bOverride\x12.\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1a.cadre.api.v1.OverrideKindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
@@ -686,14 +709,16 @@ const file_cadre_api_v1_control_proto_rawDesc = "" +
 	"\x02at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x120\n" +
 	"\x05until\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x12\n" +
 	"\x04from\x18\a \x03(\tR\x04from\x12-\n" +
-	"\x04left\x18\b \x01(\v2\x19.google.protobuf.DurationR\x04left*\xaf\x01\n" +
+	"\x04left\x18\b \x01(\v2\x19.google.protobuf.DurationR\x04left\x12\x18\n" +
+	"\arollout\x18\t \x01(\tR\arollout*\xc7\x01\n" +
 	"\fOverrideKind\x12\x1d\n" +
 	"\x19OVERRIDE_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13OVERRIDE_KIND_DRAIN\x10\x01\x12\x19\n" +
 	"\x15OVERRIDE_KIND_PROTECT\x10\x02\x12\x18\n" +
 	"\x14OVERRIDE_KIND_FREEZE\x10\x03\x12\x19\n" +
 	"\x15OVERRIDE_KIND_EXCLUDE\x10\x04\x12\x17\n" +
-	"\x13OVERRIDE_KIND_PAUSE\x10\x052\xec\x02\n" +
+	"\x13OVERRIDE_KIND_PAUSE\x10\x05\x12\x16\n" +
+	"\x12OVERRIDE_KIND_HOLD\x10\x062\xec\x02\n" +
 	"\x0eControlService\x12R\n" +
 	"\vSetOverride\x12 .cadre.api.v1.SetOverrideRequest\x1a!.cadre.api.v1.SetOverrideResponse\x12X\n" +
 	"\rClearOverride\x12\".cadre.api.v1.ClearOverrideRequest\x1a#.cadre.api.v1.ClearOverrideResponse\x12X\n" +
