@@ -71,6 +71,7 @@ func ofAvailability() []Checker {
 		{"opportunistic", "where updates are OPPORTUNISTIC no rollout takes a member away that is well", each(opportunistic)},
 		{"R94", "while a stage of a rollout is open no more Slots are given the target than the stage lets move", staged},
 		{"R91", "a rollout that leaves a stable Revision is complete only at the end of its last bake", baked},
+		{"R97", "a step of a rollout takes a member away that is well only in a window of the spec, by the true time within the bound of the clocks", windows},
 		{"launched", "a step that brings a member up is done only once the Boot's hooks after its launch ended", launched},
 		{"refresh-found", "discovery leads to a member that serves all the while that it is refreshed", each(found)},
 		{"refresh-judged", "a refresh is done only when the agent says that it goes by the new checks, and that each has its verdict", each(judged)},

@@ -12,7 +12,9 @@ func minReady(sec int) func(*group.Spec) {
 	return func(s *group.Spec) { s.UpdatePolicy.MinReadySeconds = &sec }
 }
 
-func specCases() []cases { return []cases{readyCases(), opportunisticCases(), launchedCases()} }
+func specCases() []cases {
+	return []cases{readyCases(), opportunisticCases(), windowCases(), launchedCases()}
+}
 
 func readyCases() cases {
 	const settling, draining, done = operation.Settling, operation.Draining, operation.Done

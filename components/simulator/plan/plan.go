@@ -105,6 +105,9 @@ type Move struct {
 	Preserve string
 	// Opportunistic: until the next Move members are updated only together with other changes.
 	Opportunistic bool
+	// Window: until the next Move steps of a rollout begin from the third to the 20th minute of the run only. No seed
+	// draws it: a plan names it.
+	Window bool
 }
 
 // Values of Move.Release with which no member is healthy.

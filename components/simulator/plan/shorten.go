@@ -59,6 +59,9 @@ func Shorter(p Plan) []Plan {
 		if m.Opportunistic {
 			with(func(q *Plan) { q.Moves[i].Opportunistic = false })
 		}
+		if m.Window {
+			with(func(q *Plan) { q.Moves[i].Window = false })
+		}
 		if m.GiveUp {
 			with(func(q *Plan) { q.Moves[i].GiveUp = false })
 		}

@@ -69,6 +69,9 @@ func (p Plan) String() string {
 		if m.Opportunistic {
 			b.WriteString(" opportunistic")
 		}
+		if m.Window {
+			b.WriteString(" window")
+		}
 		if len(m.Without) > 0 {
 			b.WriteString(" without " + strings.Join(m.Without, " "))
 		}
@@ -233,6 +236,7 @@ func (p *Plan) take(word string, values []string) (err error) {
 			m.Partition = int(f.number())
 		}
 		m.Opportunistic = f.next("opportunistic")
+		m.Window = f.next("window")
 		if f.next("without") {
 			m.Without, f.values = f.values, nil
 		}

@@ -12,6 +12,7 @@ import (
 	"cadre.dev/coordinator/simulated"
 	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
+	"cadre.dev/core/window"
 	"cadre.dev/simulator/plan"
 	"cadre.dev/simulator/trace"
 	"cadre.dev/store"
@@ -74,6 +75,9 @@ func (w *World) spec(m plan.Move) group.Spec {
 		s.UpdatePolicy.Type = group.Opportunistic
 	case g.Rollback:
 		s.UpdatePolicy.OnFailure = group.Rollback
+	}
+	if m.Window {
+		s.UpdatePolicy.Windows = window.Windows{{From: "00:03", To: "00:20", Zone: "UTC"}}
 	}
 	s.UpdatePolicy.RequireApproval = g.Approval > 0
 	s.UpdatePolicy.Bake = group.Duration(g.Bake)
