@@ -161,7 +161,7 @@ func TestGatesAreServedOverHTTP(t *testing.T) {
 	}
 }
 
-// TestGatesAreServedInParallel: the race detector sees what two requests write.
+// TestGatesAreServedInParallel: the race detector reports a field that two requests write.
 func TestGatesAreServedInParallel(t *testing.T) {
 	b := newBench(t)
 	gated(b)
