@@ -151,4 +151,4 @@ func limitsOf(l *apiv1.Limits) *Limits {
 }
 
 // bounded32 brings n into the range of the wire. A number that the server rejects stays such a number.
-func bounded32(n int) int32 { return int32(max(min(n, 1<<30), -1)) } //nolint:gosec // it is in range
+func bounded32(n int) int32 { return int32(max(min(n, 1<<30), -1)) }

@@ -88,7 +88,7 @@ func size(p Plan) (n int) {
 		if g.Launch != Unhooked {
 			n++
 		}
-		for _, one := range g.Stages.named() {
+		for _, one := range g.named() {
 			if *one.most > 0 {
 				n++
 			}

@@ -104,7 +104,7 @@ func Shorter(p Plan) []Plan {
 		if g.Approval > 0 {
 			with(func(q *Plan) { q.Groups[i].Approval = 0 })
 		}
-		for n, one := range g.Stages.named() {
+		for n, one := range g.named() {
 			if *one.most > 0 {
 				with(func(q *Plan) { *q.Groups[i].Stages.named()[n].most = 0 })
 			}

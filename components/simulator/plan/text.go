@@ -47,7 +47,7 @@ func (p Plan) String() string {
 		if g.Rollback {
 			b.WriteString(" rollback")
 		}
-		b.WriteString(g.Stages.text())
+		b.WriteString(g.text())
 		b.WriteByte('\n')
 	}
 	for _, m := range p.Moves {
@@ -211,7 +211,7 @@ func (p *Plan) take(word string, values []string) (err error) {
 			p.Groups[len(p.Groups)-1].Approval = f.time()
 		}
 		p.Groups[len(p.Groups)-1].Rollback = f.next("rollback")
-		for _, one := range p.Groups[len(p.Groups)-1].Stages.named() {
+		for _, one := range p.Groups[len(p.Groups)-1].named() {
 			if f.next(one.word) {
 				*one.most = f.time()
 			}

@@ -163,6 +163,7 @@ func ofGroups(f Facts) (out []Finding) {
 			out = append(out, finding(Ticket, g.Name, "the rollout was rolled back, and waits for an operator: "+g.Message, "cadre rollout status "+g.Name))
 		case operation.FailedState:
 			out = append(out, finding(Page, g.Name, "the rollout failed, and waits for an operator: "+g.Message, "cadre rollout status "+g.Name))
+		case operation.Running, operation.BakingState, operation.PausedState, operation.Complete, operation.PartitionReached, operation.SupersededState, operation.RollingBack:
 		}
 		if g.Deleting {
 			out = append(out, finding(Note, g.Name, "the group is being deleted: "+g.Message, "cadre group describe "+g.Name))

@@ -143,7 +143,7 @@ func entriesOf(plan rollout.Plan, v *view.View) (out []entry) {
 	}
 	for _, a := range plan.Actions {
 		e := entry{group: g, rank: rankOf(a), wire: &apiv1.QueueEntry{
-			Group: plan.Group, Slot: a.Slot, Kind: string(a.Kind), Actor: string(a.Actor), By: a.Request.By, Priority: int32(g.Priority), //nolint:gosec // at most 100
+			Group: plan.Group, Slot: a.Slot, Kind: string(a.Kind), Actor: string(a.Actor), By: a.Request.By, Priority: int32(g.Priority),
 			Operation: a.Operation, Phase: string(a.Phase),
 		}}
 		e.wire.State = entryStates[e.rank]
@@ -183,7 +183,7 @@ func wireLimits(l view.Limits) *apiv1.Limits {
 		return nil
 	}
 	v := l.Value
-	out := &apiv1.Limits{Steps: int32(v.Steps), Rollouts: int32(v.Rollouts), Creations: int32(v.Creations), Reason: v.Reason, By: v.By, Unread: l.Unread} //nolint:gosec // at most queue.Max
+	out := &apiv1.Limits{Steps: int32(v.Steps), Rollouts: int32(v.Rollouts), Creations: int32(v.Creations), Reason: v.Reason, By: v.By, Unread: l.Unread}
 	if !v.At.IsZero() {
 		out.At = timestamppb.New(v.At.Truncate(time.Millisecond))
 	}
@@ -193,7 +193,7 @@ func wireLimits(l view.Limits) *apiv1.Limits {
 func limitsUsed(v *view.View) *apiv1.LimitsUsed {
 	out := &apiv1.LimitsUsed{}
 	for _, g := range observe.Places(v) {
-		out.Steps, out.Creations = out.Steps+int32(g.Steps), out.Creations+int32(g.Creations) //nolint:gosec // few per group
+		out.Steps, out.Creations = out.Steps+int32(g.Steps), out.Creations+int32(g.Creations)
 		if g.Rollout {
 			out.Rollouts++
 		}

@@ -188,7 +188,7 @@ func (r *deploymentResource) ModifyPlan(ctx context.Context, req resource.Modify
 		noPlan(doc.Name, err, &resp.Diagnostics)
 	} else if a, ok := r.ask(ctx, cl, doc, m.Reason.ValueString(), &resp.Diagnostics); ok {
 		a.warn(&resp.Diagnostics)
-		m.Version, m.Groups = types.Int64Value(int64(a.dry.Version)), a.groups()
+		m.Version, m.Groups = types.Int64Value(int64(a.dry.Version)), a.groups(ctx)
 		if !a.dry.Changed && (before.Complete.ValueBool() || !m.Wait.ValueBool()) && !before.Complete.IsNull() {
 			m.Complete = before.Complete
 		}
@@ -220,12 +220,12 @@ func (a applyDeployment) warn(diags *diag.Diagnostics) {
 }
 
 // groups are the revisions of the document's groups.
-func (a applyDeployment) groups() types.Map {
+func (a applyDeployment) groups(ctx context.Context) types.Map {
 	out := map[string]string{}
 	for _, g := range a.dry.Groups {
 		out[g.Group] = g.Revision
 	}
-	m, _ := types.MapValueFrom(context.Background(), types.StringType, out) // texts always convert
+	m, _ := types.MapValueFrom(ctx, types.StringType, out) // texts always convert
 	return m
 }
 
@@ -290,7 +290,7 @@ func (r *deploymentResource) apply(ctx context.Context, m *deploymentModel, vers
 			return false
 		}
 	}
-	m.ID, m.Version, m.Groups, m.Complete = types.StringValue(doc.Name), types.Int64Value(int64(done.Version)), a.groups(), types.BoolValue(true)
+	m.ID, m.Version, m.Groups, m.Complete = types.StringValue(doc.Name), types.Int64Value(int64(done.Version)), a.groups(ctx), types.BoolValue(true)
 	for _, g := range done.Groups {
 		w := written{spec: g.Spec, blocks: map[string]any{}, tree: map[string]any{}}
 		applied := client.Applied{Changed: g.Changed, Index: g.Index, Revision: g.Revision}

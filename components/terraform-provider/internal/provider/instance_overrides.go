@@ -68,7 +68,7 @@ func (m *instance) overrideAt(kind client.OverrideKind) *types.Object {
 		return &m.Drain
 	case client.OverrideExclude:
 		return &m.Exclude
-	case client.OverridePause, client.OverrideFreeze: // it is of no slot
+	case client.OverridePause, client.OverrideFreeze, client.OverrideHold: // it is of no slot
 	}
 	return nil
 }
