@@ -25,7 +25,7 @@ var (
 	shownBy  = regexp.MustCompile(`\[(Test\w+)(?:/(\w+))?\]\(([^)]+)\)`)
 	// Text of a row other than its words and links.
 	beside    = regexp.MustCompile(`<br>|<!--[^>]*-->|\s`)
-	countLine = regexp.MustCompile(`\*\*yes (\d+), partly (\d+), planned (\d+), no (\d+), of (\d+)\.\*\* The aim is at least 80 yes; (\d+) are reached`)
+	countLine = regexp.MustCompile(`\*\*yes (\d+), partly (\d+), planned (\d+), no (\d+), of (\d+)\.\*\* The aim is at least 100 yes; (\d+) are reached`)
 )
 
 // compared is one row of the page.
