@@ -361,9 +361,9 @@ func (w *written) commit(ctx context.Context, record deployment.Record) error {
 	var contents, ops []store.Op
 	for _, e := range w.edits {
 		// An unreferenced content is written again, even where it exists: a new index saves it from a
-		// removal by another call.
-		if !w.record.Refers(e.digest) {
-			contents = append(contents, store.Op{Kind: store.OpPut, Key: store.DeploymentSpecKey(record.Name, e.digest), Value: e.raw})
+		// removal by another call. Consul keeps the index of an unchanged value, so it is removed first.
+		if key := store.DeploymentSpecKey(record.Name, e.digest); !w.record.Refers(e.digest) {
+			contents = append(contents, store.Op{Kind: store.OpDelete, Key: key}, store.Op{Kind: store.OpPut, Key: key, Value: e.raw})
 		}
 		if !e.write {
 			continue
@@ -393,8 +393,8 @@ func (w *written) commit(ctx context.Context, record deployment.Record) error {
 	if denied, err := w.server.mayNotWrite(ctx, w.token, withKeys(w.edits)); err != nil || denied != "" {
 		return wire(cmp.Or(err, fmt.Errorf("%w: the token may not write %s", store.ErrDenied, denied)))
 	}
-	for batch := range store.Batches(nil, contents) {
-		if err := w.server.cfg.Store.Commit(ctx, batch...); err != nil {
+	if len(contents) > 0 { // at most MaxGroups pairs and MaxBytes, so one transaction
+		if err := w.server.cfg.Store.Commit(ctx, contents...); err != nil {
 			return wire(err)
 		}
 	}

@@ -328,3 +328,29 @@ func TestAnOperatorOfOneGroupWritesNoOtherGroupOfADeployment(t *testing.T) {
 		t.Errorf("a read: %v", err)
 	}
 }
+
+// TestAContentIsNotCollectedUnderAVersionThatNamesIt: a call lists a content that no version names, another call writes a
+// version that names it, and then the first call collects. Consul keeps the index of a value that is written again.
+func TestAContentIsNotCollectedUnderAVersionThatNamesIt(t *testing.T) {
+	a := newAPI(t)
+	d, ctx := deploymentService{s: a.Server}, as(t.Context(), operatorToken)
+	a.applyDeployment(t, request(t, shop(t)))
+	second := request(t, shop(t, func(_, web *group.Spec) { web.Replicas = 5 }))
+	left := newEdit("web", second.GetGroups()[1].GetSpecJson(), 0)
+	if err := a.cfg.Store.Commit(ctx, store.Op{Kind: store.OpPut, Key: store.DeploymentSpecKey("shop", left.digest), Value: left.raw}); err != nil {
+		t.Fatal(err)
+	}
+	first, err := d.read(ctx, "shop", "", "first")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale, err := first.unreferenced(ctx, first.record)
+	if err != nil || len(stale) != 1 {
+		t.Fatalf("%v, %v", stale, err)
+	}
+	a.applyDeployment(t, second)
+	first.collect(ctx, "shop", stale)
+	if read, err := d.GetDeployment(ctx, &apiv1.GetDeploymentRequest{Name: "shop"}); err != nil || len(read.GetDrifted()) != 0 {
+		t.Errorf("a version without its content: %v, %v", read, err)
+	}
+}
