@@ -56,8 +56,9 @@ type edit struct {
 	want, index uint64
 	// same: the stored spec means the same.
 	same bool
-	// write: the transaction writes the spec.
+	// write: the transaction writes the spec, as text.
 	write    bool
+	text     []byte
 	warnings []string
 	with     []store.Op
 }
@@ -313,7 +314,10 @@ func (w *written) judgeEdit(ctx context.Context, e *edit) error {
 	}
 	_, joined := w.present.Groups[e.name]
 	// Of two deployments that take a group in at the same time, one must lose its check-and-set.
-	e.write = !e.same || !joined
+	e.write, e.text = !e.same || !joined, e.raw
+	if bytes.Equal(old, e.raw) { // Consul keeps the index of an unchanged value, and the other call would pass
+		e.text = append(bytes.Clone(e.raw), '\n')
+	}
 	if stale := w.wantedAgain(e.spec); stale != nil && e.write {
 		e.with = append(e.with, *stale)
 	}
@@ -373,7 +377,7 @@ func (w *written) commit(ctx context.Context, record deployment.Record) error {
 			return wire(err)
 		}
 		applied.Kind = store.OpPut
-		ops = append(ops, store.Op{Kind: store.OpPutCAS, Key: store.GroupSpecKey(e.name), Value: e.raw, Index: e.index}, applied,
+		ops = append(ops, store.Op{Kind: store.OpPutCAS, Key: store.GroupSpecKey(e.name), Value: e.text, Index: e.index}, applied,
 			store.Op{Kind: store.OpCheckAbsent, Key: store.DeleteGroupKey(e.name)})
 		ops = append(ops, e.with...)
 	}
@@ -453,7 +457,7 @@ func (w *written) answer(ctx context.Context, e *edit, dry bool) *apiv1.Deployme
 	out.LeavingSlots, out.HeldDisks = w.caller.leaving(e.spec)
 	if e.write && !dry {
 		// Without the read the wait of a caller begins at the earlier spec, and ends later all the same.
-		if entry, err := w.server.cfg.Store.Get(ctx, store.GroupSpecKey(e.name)); err == nil && bytes.Equal(entry.Value, e.raw) {
+		if entry, err := w.server.cfg.Store.Get(ctx, store.GroupSpecKey(e.name)); err == nil && bytes.Equal(entry.Value, e.text) {
 			out.Index = entry.Index
 		}
 	}

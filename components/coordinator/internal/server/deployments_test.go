@@ -354,3 +354,31 @@ func TestAContentIsNotCollectedUnderAVersionThatNamesIt(t *testing.T) {
 		t.Errorf("a version without its content: %v, %v", read, err)
 	}
 }
+
+// TestOneOfTwoDeploymentsTakesAGroupIn: both calls were judged before one of them wrote.
+func TestOneOfTwoDeploymentsTakesAGroupIn(t *testing.T) {
+	a := newAPI(t)
+	d, ctx := deploymentService{s: a.Server}, as(t.Context(), operatorToken)
+	for _, g := range request(t, shop(t)).GetGroups() {
+		if _, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: g.GetGroup(), SpecJson: g.GetSpecJson()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slow, err := d.read(ctx, "other", "", "slow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range request(t, shop(t)).GetGroups() {
+		slow.edits = append(slow.edits, newEdit(g.GetGroup(), g.GetSpecJson(), 0))
+	}
+	if err := slow.judge(ctx); err != nil {
+		t.Fatal(err)
+	}
+	got := a.applyDeployment(t, request(t, shop(t)))
+	if by, id, err := store.AppliedBy(ctx, a.cfg.Store, "web", got.GetGroups()[1].GetIndex()); err != nil || by == "" || id != got.GetRequestId() {
+		t.Errorf("web is applied by %q, %q: %v", by, id, err)
+	}
+	if err := slow.commit(ctx, slow.record.Append(slow.next())); status.Code(err) != codes.Aborted {
+		t.Errorf("two deployments have one group: %v", err)
+	}
+}
