@@ -112,9 +112,12 @@ func (d deploymentService) DeleteDeployment(ctx context.Context, req *apiv1.Dele
 	if err != nil {
 		return nil, err
 	}
-	keys := keysOf(ops)
-	for _, name := range out.GetGroups() { // no rule names the spec of a group that is gone
-		keys = append(keys, store.GroupSpecKey(name))
+	var keys []string
+	for _, name := range w.present.Names() {
+		keys = append(keys, store.DeleteGroupKey(name))
+		if slices.Contains(out.GetGroups(), name) { // no rule names the spec of a group that is gone
+			keys = append(keys, store.GroupSpecKey(name))
+		}
 	}
 	if denied, err := w.server.mayNotWrite(ctx, w.token, keys); err != nil {
 		return nil, wire(err)

@@ -382,3 +382,28 @@ func TestOneOfTwoDeploymentsTakesAGroupIn(t *testing.T) {
 		t.Errorf("two deployments have one group: %v", err)
 	}
 }
+
+// TestAViewerDeletesNoDeployment: also not one whose groups are all gone, so that no spec of it has a rule.
+func TestAViewerDeletesNoDeployment(t *testing.T) {
+	a := newAPI(t)
+	d := deploymentService{s: a.Server}
+	a.applyDeployment(t, request(t, shop(t)))
+	a.add(t, annToken, "ann", store.RoleView)
+	if err := use(t, a.Server, annToken); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		_, err := d.DeleteDeployment(as(t.Context(), annToken), &apiv1.DeleteDeploymentRequest{Name: "shop", KeepCvms: true, Reason: "r"})
+		if status.Code(err) != codes.PermissionDenied {
+			t.Errorf("a viewer: %v", err)
+		}
+		for _, name := range []string{"db", "web"} {
+			if err := a.cfg.Store.Commit(t.Context(), store.Op{Kind: store.OpDelete, Key: store.GroupSpecKey(name)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := d.DeleteDeployment(as(t.Context(), operatorToken), &apiv1.DeleteDeploymentRequest{Name: "shop", KeepCvms: true, Reason: "r"}); err != nil {
+		t.Errorf("an operator: %v", err)
+	}
+}
