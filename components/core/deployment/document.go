@@ -65,6 +65,17 @@ func Validate(d Document, judge func(group.Spec) error, others []string) []group
 // labelValue is the grammar of a label's value: a record of every kept version has it.
 var labelValue = regexp.MustCompile(fmt.Sprintf(`^[A-Za-z0-9._:/@+-]{0,%d}$`, MaxLabelBytes))
 
+// TooMany returns the problems of the numbers of labels and groups, which a caller judges before it reads the groups.
+func TooMany(labels, groups int) (out []group.Problem) {
+	if labels > MaxLabels {
+		out = append(out, group.Problem{Path: "labels", Message: fmt.Sprintf("there are %d, at most %d are allowed", labels, MaxLabels)})
+	}
+	if groups > MaxGroups {
+		out = append(out, group.Problem{Path: "group", Message: fmt.Sprintf("there are %d, at most %d are allowed: one transaction of Consul writes them all; split the document", groups, MaxGroups)})
+	}
+	return out
+}
+
 // shape validates the document's own fields.
 func (d Document) shape() (out []group.Problem) {
 	add := func(path, format string, args ...any) {
@@ -73,9 +84,7 @@ func (d Document) shape() (out []group.Problem) {
 	if p := group.NameProblem(d.Name); p != "" {
 		add("name", "%q %s", d.Name, p)
 	}
-	if len(d.Labels) > MaxLabels {
-		add("labels", "there are %d, at most %d are allowed", len(d.Labels), MaxLabels)
-	}
+	out = append(out, TooMany(len(d.Labels), len(d.Groups))...)
 	for _, name := range slices.Sorted(maps.Keys(d.Labels)) {
 		if p := group.NameProblem(name); p != "" {
 			add(fmt.Sprintf("labels[%q]", name), "the name %s", p)
@@ -84,11 +93,8 @@ func (d Document) shape() (out []group.Problem) {
 			add(fmt.Sprintf("labels[%q]", name), "%.80q is no value: letters, digits and . _ : / @ + -, at most %d bytes", d.Labels[name], MaxLabelBytes)
 		}
 	}
-	switch n := len(d.Groups); {
-	case n == 0:
+	if len(d.Groups) == 0 {
 		add("group", `is missing: write group "name" { ... } for each group of the deployment`)
-	case n > MaxGroups:
-		add("group", "there are %d, at most %d are allowed: one transaction of Consul writes them all; split the document", n, MaxGroups)
 	}
 	size, seen := 0, map[string]bool{}
 	for _, spec := range d.Groups {

@@ -65,6 +65,10 @@ type edit struct {
 
 // ApplyDeployment implements DeploymentService.
 func (d deploymentService) ApplyDeployment(ctx context.Context, req *apiv1.ApplyDeploymentRequest) (*apiv1.ApplyDeploymentResponse, error) {
+	// Each group costs a question to Consul, and each problem a line of the answer.
+	if many := deployment.TooMany(len(req.GetLabels()), len(req.GetGroups())); len(many) > 0 {
+		return nil, status.Error(codes.InvalidArgument, string(policy.CodeSpecInvalid)+": "+deployment.Error(req.GetName(), many).Error())
+	}
 	w, err := d.read(ctx, req.GetName(), req.GetReason(), cmp.Or(req.GetRequestId(), "apply-"+uuid.NewString()))
 	if err != nil {
 		return nil, err

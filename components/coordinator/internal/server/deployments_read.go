@@ -1,12 +1,14 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/google/uuid"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -69,7 +71,7 @@ func (d deploymentService) DeleteDeployment(ctx context.Context, req *apiv1.Dele
 	if req.GetKeepCvms() == req.GetDeleteDisks() {
 		return nil, status.Error(codes.InvalidArgument, "keep_cvms, delete_disks: set exactly one: the CVMs continue without Cadre, or are deleted with their disks")
 	}
-	w, err := d.read(ctx, req.GetName(), req.GetReason(), "delete")
+	w, err := d.read(ctx, req.GetName(), req.GetReason(), cmp.Or(req.GetRequestId(), "delete-"+uuid.NewString()))
 	if err != nil {
 		return nil, err
 	}
@@ -125,8 +127,8 @@ func (d deploymentService) DeleteDeployment(ctx context.Context, req *apiv1.Dele
 		return nil, status.Errorf(codes.PermissionDenied, "the token may not write %s", denied)
 	}
 	remove := store.Op{Kind: store.OpDeleteCAS, Key: store.DeploymentKey(req.GetName()), Index: w.index}
-	ops = append([]store.Op{store.Noted(remove, w.note("delete-deployment", req.GetRequestId(), req.GetReason()))}, ops...)
-	err = w.enter(ctx, "delete", req.GetRequestId(), req.GetReason(), ops...)
+	ops = append([]store.Op{store.Noted(remove, w.note("delete-deployment", w.request, req.GetReason()))}, ops...)
+	err = w.enter(ctx, "delete", w.request, req.GetReason(), ops...)
 	if errors.Is(err, store.ErrConflict) {
 		return nil, status.Error(codes.Aborted, string(policy.CodeSpecConflict)+": the deployment was changed, or one of its groups is being deleted, at the same time; read it again")
 	}

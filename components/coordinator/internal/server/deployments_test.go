@@ -407,3 +407,23 @@ func TestAViewerDeletesNoDeployment(t *testing.T) {
 		t.Errorf("an operator: %v", err)
 	}
 }
+
+// TestAnEndlessDocumentIsRefusedUnread: the right to each of its groups is a question to Consul.
+func TestAnEndlessDocumentIsRefusedUnread(t *testing.T) {
+	a := newAPI(t)
+	doc := request(t, shop(t))
+	for range deployment.MaxGroups {
+		doc.Groups = append(doc.Groups, &apiv1.DeploymentGroup{Group: "x", SpecJson: []byte("{")})
+	}
+	for i := range deployment.MaxLabels + 1 {
+		doc.Labels[strings.Repeat("l", i+1)] = "?"
+	}
+	_, err := deploymentService{s: a.Server}.ApplyDeployment(as(t.Context(), operatorToken), doc)
+	if text := message(err); status.Code(err) != codes.InvalidArgument || !strings.Contains(text, "group: there are 17") || !strings.Contains(text, "labels: there are") || strings.Contains(text, `group["x"]`) {
+		t.Errorf("got %v", err)
+	}
+	_, err = deploymentService{s: a.Server}.DeleteDeployment(as(t.Context(), operatorToken), &apiv1.DeleteDeploymentRequest{Name: "shop", KeepCvms: true, Reason: "r", RequestId: strings.Repeat("r", 4096)})
+	if status.Code(err) != codes.InvalidArgument {
+		t.Errorf("an endless request id: %v", err)
+	}
+}
