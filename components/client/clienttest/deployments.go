@@ -65,7 +65,11 @@ func (d deploymentServer) ApplyDeployment(ctx context.Context, r *apiv1.ApplyDep
 		}
 		doc.Groups = append(doc.Groups, spec)
 	}
-	if err := deployment.Error(doc.Name, deployment.Validate(doc, nil, d.s.namesLocked())); err != nil {
+	known := map[string][]string{}
+	for name, g := range d.s.groups {
+		known[name] = g.Spec.After
+	}
+	if err := deployment.Error(doc.Name, deployment.Validate(doc, nil, known)); err != nil {
 		return nil, status.Error(codes.InvalidArgument, "SPEC_INVALID: "+err.Error())
 	}
 	out := &apiv1.ApplyDeploymentResponse{Version: int64(present.Number), Of: int64(next.Of), By: present.By, RequestId: present.Request}

@@ -145,7 +145,7 @@ func TestAllProblemsOfADocumentAreReported(t *testing.T) {
 	d.Groups[1].Routes[0].Name = "postgres-master"
 	d.Groups = append(d.Groups, d.Groups[1])
 	var paths []string
-	for _, p := range deployment.Validate(d, nil, []string{}) {
+	for _, p := range deployment.Validate(d, nil, map[string][]string{}) {
 		paths = append(paths, p.Path)
 	}
 	for _, want := range []string{
@@ -156,7 +156,7 @@ func TestAllProblemsOfADocumentAreReported(t *testing.T) {
 			t.Errorf("%s is not reported: %v", want, paths)
 		}
 	}
-	if found := deployment.Validate(shop(), nil, []string{"grafana"}); len(found) != 0 {
+	if found := deployment.Validate(shop(), nil, map[string][]string{"grafana": nil}); len(found) != 0 {
 		t.Errorf("the good document: %v", found)
 	}
 	if found := deployment.Validate(deployment.Document{Name: "x"}, nil, nil); len(found) != 1 || found[0].Path != "group" {

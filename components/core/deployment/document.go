@@ -33,14 +33,15 @@ func In(name string, problems []group.Problem) []group.Problem {
 }
 
 // Validate returns all problems of a document. judge returns those of one group, for callers that know
-// more than the document; nil: group.Validate. others are the names of the cluster's other groups; nil:
-// they are unknown, and no name is missed.
-func Validate(d Document, judge func(group.Spec) error, others []string) []group.Problem {
+// more than the document; nil: group.Validate. others are the groups of the cluster with the groups that each is
+// `after`; nil: they are unknown, and no name is missed.
+func Validate(d Document, judge func(group.Spec) error, others map[string][]string) []group.Problem {
 	if judge == nil {
 		judge = group.Validate
 	}
 	out := d.shape()
 	own, after := map[string]group.Spec{}, map[string][]string{}
+	maps.Copy(after, others) // a cycle may go through a group outside of the document
 	for _, spec := range d.Groups {
 		own[spec.Name], after[spec.Name] = spec, spec.After
 	}
@@ -53,7 +54,9 @@ func Validate(d Document, judge func(group.Spec) error, others []string) []group
 		}
 		out = append(out, In(spec.Name, route.Conflicts(spec, own))...)
 		if p, closes := group.CycleProblem(spec, after); closes {
-			out = append(out, In(spec.Name, []group.Problem{p})...)
+			if in := In(spec.Name, []group.Problem{p}); !slices.Contains(out, in[0]) {
+				out = append(out, in...)
+			}
 		}
 		if others != nil {
 			out = append(out, In(spec.Name, unknown(spec, own, others))...)
@@ -114,9 +117,10 @@ func (d Document) shape() (out []group.Problem) {
 
 // unknown returns the names of groups that spec refers to and that exist neither in the document nor in
 // the cluster: a misspelt name would let no group in, and no answer would report it.
-func unknown(spec group.Spec, own map[string]group.Spec, others []string) (out []group.Problem) {
+func unknown(spec group.Spec, own map[string]group.Spec, others map[string][]string) (out []group.Problem) {
 	check := func(path, name string) {
-		if _, is := own[name]; !is && !slices.Contains(others, name) && name != group.Coordinators {
+		_, is := own[name]
+		if _, exists := others[name]; !is && !exists && name != group.Coordinators {
 			out = append(out, group.Problem{Path: path, Message: fmt.Sprintf("there is no group %q in the document or the cluster: correct the name, or take it out until the group exists", name)})
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -277,12 +279,17 @@ func (w *written) problems(ctx context.Context) ([]group.Problem, error) {
 	if size > deployment.MaxBytes { // escapes may make a text longer than its meaning
 		return []group.Problem{{Path: "group", Message: fmt.Sprintf("the specs have %d bytes together, at most %d are allowed: one transaction of Consul writes them all; split the document", size, deployment.MaxBytes)}}, nil
 	}
+	known := map[string][]string{}
+	for _, name := range w.view.Known() {
+		known[name] = nil
+	}
+	maps.Copy(known, w.view.AfterBefore(math.MaxUint64))
 	out := deployment.Validate(doc, func(spec group.Spec) error {
 		if wrong := byName[spec.Name].wrong; wrong != nil {
 			return wrong
 		}
 		return w.server.cfg.Validator.Edit(w.view, spec)
-	}, append([]string{}, w.view.Known()...))
+	}, known)
 	others, _, err := store.ReadAll[deployment.Record](ctx, w.server.cfg.Store, store.DeploymentsPrefix)
 	if err != nil && len(store.RecordErrors(err)) == 0 {
 		return nil, wire(err)

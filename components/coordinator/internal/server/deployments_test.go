@@ -427,3 +427,23 @@ func TestAnEndlessDocumentIsRefusedUnread(t *testing.T) {
 		t.Errorf("an endless request id: %v", err)
 	}
 }
+
+// TestADocumentClosesNoCycleThroughAnotherGroup: the cluster's x is after db, and the document makes db after web, and web after x.
+func TestADocumentClosesNoCycleThroughAnotherGroup(t *testing.T) {
+	a := newAPI(t)
+	a.applyDeployment(t, request(t, shop(t)))
+	x := shop(t).Groups[1]
+	x.Name, x.After = "x", []string{"db"}
+	raw, err := json.Marshal(x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.ApplyGroup(as(t.Context(), operatorToken), &apiv1.ApplyGroupRequest{Group: "x", SpecJson: raw}); err != nil {
+		t.Fatal(err)
+	}
+	doc := shop(t, func(db, web *group.Spec) { db.After, web.After = []string{"web"}, []string{"x"} })
+	_, err = deploymentService{s: a.Server}.ApplyDeployment(as(t.Context(), operatorToken), request(t, doc))
+	if status.Code(err) != codes.InvalidArgument || !strings.Contains(message(err), `group["db"].after[0]`) || !strings.Contains(message(err), "cycle") {
+		t.Errorf("got %v", err)
+	}
+}
