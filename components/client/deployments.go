@@ -53,7 +53,7 @@ type DeploymentOptions struct {
 	// ExpectedVersion is the present version of an earlier read; 0: any. ExpectAbsent only creates.
 	ExpectedVersion int
 	ExpectAbsent    bool
-	// Indexes are the spec indexes of an earlier read, by group; 0: any.
+	// Indexes are the spec indexes of an earlier read, by group; 0: the group was absent. Without an entry: any.
 	Indexes map[string]uint64
 	// DryRun only validates and compares.
 	DryRun bool
@@ -101,7 +101,7 @@ func (c *Client) ApplyDeployment(ctx context.Context, doc deployment.Document, o
 		if err != nil {
 			return AppliedDeployment{}, fmt.Errorf("apply deployment %s: encode the spec of %s: %w", doc.Name, spec.Name, err)
 		}
-		req.Groups = append(req.Groups, &apiv1.DeploymentGroup{Group: spec.Name, SpecJson: text, ExpectedIndex: o.Indexes[spec.Name]})
+		req.Groups = append(req.Groups, o.group(spec.Name, text))
 	}
 	return c.writeDeployment(ctx, "apply deployment "+doc.Name, req, o)
 }
@@ -110,10 +110,16 @@ func (c *Client) ApplyDeployment(ctx context.Context, doc deployment.Document, o
 func (c *Client) UndoDeployment(ctx context.Context, name string, version int, o DeploymentOptions) (AppliedDeployment, error) {
 	o.Verb = cmp.Or(o.Verb, "undo")
 	req := &apiv1.ApplyDeploymentRequest{Name: name, Undo: true, UndoTo: int64(version)}
-	for of, index := range o.Indexes {
-		req.Groups = append(req.Groups, &apiv1.DeploymentGroup{Group: of, ExpectedIndex: index})
+	for of := range o.Indexes {
+		req.Groups = append(req.Groups, o.group(of, nil))
 	}
 	return c.writeDeployment(ctx, "undo deployment "+name, req, o)
+}
+
+// group is a group of a request, with the index that the caller read.
+func (o DeploymentOptions) group(name string, spec []byte) *apiv1.DeploymentGroup {
+	index, read := o.Indexes[name]
+	return &apiv1.DeploymentGroup{Group: name, SpecJson: spec, ExpectedIndex: index, ExpectAbsent: read && index == 0}
 }
 
 func (c *Client) writeDeployment(ctx context.Context, doing string, req *apiv1.ApplyDeploymentRequest, o DeploymentOptions) (AppliedDeployment, error) {

@@ -79,6 +79,9 @@ func (d deploymentServer) ApplyDeployment(ctx context.Context, r *apiv1.ApplyDep
 		spec.Normalize()
 		one := &apiv1.DeploymentEdit{Group: spec.Name, Changed: true, Revision: d.s.revision(spec), Warnings: group.Warnings(spec), SpecJson: text}
 		if g := d.s.groups[spec.Name]; g != nil {
+			if !r.GetUndo() && groups[i].GetExpectAbsent() && string(encode(g.Spec)) != string(encode(spec)) {
+				return nil, status.Errorf(codes.AlreadyExists, "GROUP_EXISTS: group %s exists already, with another spec", spec.Name)
+			}
 			one.Changed, one.Index = string(encode(g.Spec)) != string(encode(spec)), g.Index
 		}
 		out.Groups, out.Changed = append(out.Groups, one), out.Changed || one.GetChanged()

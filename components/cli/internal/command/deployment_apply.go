@@ -116,7 +116,8 @@ func (a *App) deploymentClone() *cobra.Command {
 	c := &cobra.Command{
 		Use: "clone NAME NEW", Short: "Make another deployment from the document of one", Args: cobra.ExactArgs(2), ValidArgsFunction: a.completeDeployment,
 		Long: `Creates a deployment NEW with the groups of NAME, under names that begin with NEW: each gets
-its own app, disks, secrets and addresses. Members of the clone reach its routes under the
+its own app, disks, secrets and addresses. A group that exists under such a name is not
+taken over: the command is refused. Members of the clone reach its routes under the
 names of the original, so that applications need no change. The original stays as it is.
 
 Allowed groups outside of the original are left out: name them in the clone's own document.
@@ -133,7 +134,10 @@ Values of operators' secrets are not copied: set them with ` + "`cadre secret se
 					return usageError{fmt.Errorf("--set %w", err)}
 				}
 				return a.deploy(cmd, cl, args[1], f, func(o client.DeploymentOptions) (client.AppliedDeployment, error) {
-					o.ExpectedVersion, o.ExpectAbsent, o.Verb = 0, true, "clone"
+					o.ExpectedVersion, o.ExpectAbsent, o.Verb, o.Indexes = 0, true, "clone", map[string]uint64{}
+					for _, spec := range doc.Groups {
+						o.Indexes[spec.Name] = 0 // a clone takes no group over
+					}
 					return cl.ApplyDeployment(cmd.Context(), doc, o)
 				})
 			})

@@ -98,6 +98,15 @@ func TestDeploymentPictures(t *testing.T) {
 	if out := b.must(ExitRefused, "deployment", "clone", "shop", "shop-staging"); !strings.Contains(out, "SPEC_CONFLICT") {
 		t.Errorf("a clone over another deployment: %s", out)
 	}
+	other := b.file("a", "30")
+	if text, err := os.ReadFile(other); err != nil || os.WriteFile(other, []byte(strings.Replace(string(text), `group "worker"`, `group "next-web"`, 1)), 0o600) != nil {
+		t.Fatal(err)
+	}
+	b.must(ExitOK, "group", "apply", other)
+	if out := b.must(ExitRefused, "deployment", "clone", "shop", "next"); !strings.Contains(out, "GROUP_EXISTS: group next-web") {
+		t.Errorf("a clone over a group of no deployment: %s", out)
+	}
+	b.must(ExitNotFound, "deployment", "describe", "next")
 	if out := b.must(ExitUsage, "deployment", "clone", "shop", "x", "--set", "replicsa=1"); !strings.Contains(out, "replicsa") {
 		t.Errorf("a misspelt field: %s", out)
 	}

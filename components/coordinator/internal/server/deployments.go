@@ -54,8 +54,9 @@ type edit struct {
 	digest string
 	spec   group.Spec
 	wrong  error
-	// want is the index that the caller expects, 0 for any, and index that of the stored spec.
+	// index is that of the stored spec. want is the index that the caller expects, 0 for any; absent: none.
 	want, index uint64
+	absent      bool
 	// same: the stored spec means the same.
 	same bool
 	// write: the transaction writes the spec, as text.
@@ -83,14 +84,16 @@ func (d deploymentService) ApplyDeployment(ctx context.Context, req *apiv1.Apply
 		for _, g := range req.GetGroups() {
 			for _, e := range w.edits {
 				if e.name == g.GetGroup() {
-					e.want = g.GetExpectedIndex()
+					e.want, e.absent = g.GetExpectedIndex(), g.GetExpectAbsent()
 				}
 			}
 		}
 	} else {
 		w.labels = req.GetLabels()
 		for _, g := range req.GetGroups() {
-			w.edits = append(w.edits, newEdit(g.GetGroup(), g.GetSpecJson(), g.GetExpectedIndex()))
+			e := newEdit(g.GetGroup(), g.GetSpecJson(), g.GetExpectedIndex())
+			e.absent = g.GetExpectAbsent()
+			w.edits = append(w.edits, e)
 		}
 	}
 	if err == nil {
@@ -313,7 +316,7 @@ func (w *written) judgeEdit(ctx context.Context, e *edit) error {
 		return wire(err)
 	}
 	e.index, e.same = index, index != 0 && sameSpec(old, e.spec)
-	if err := w.caller.expected(ctx, &apiv1.ApplyGroupRequest{ExpectedIndex: e.want}, e.name, index, e.same); err != nil {
+	if err := w.caller.expected(ctx, &apiv1.ApplyGroupRequest{ExpectedIndex: e.want, ExpectAbsent: e.absent}, e.name, index, e.same); err != nil {
 		return err
 	}
 	if e.warnings, err = w.editWarnings(e.spec); err != nil {

@@ -447,3 +447,24 @@ func TestADocumentClosesNoCycleThroughAnotherGroup(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestADeploymentTakesNoGroupThatItReadAsAbsent: another caller made the group since.
+func TestADeploymentTakesNoGroupThatItReadAsAbsent(t *testing.T) {
+	a := newAPI(t)
+	ctx := as(t.Context(), operatorToken)
+	web := request(t, shop(t, func(_, web *group.Spec) { web.Replicas = 5 })).GetGroups()[1]
+	if _, err := a.ApplyGroup(ctx, &apiv1.ApplyGroupRequest{Group: "web", SpecJson: web.GetSpecJson()}); err != nil {
+		t.Fatal(err)
+	}
+	doc := request(t, shop(t))
+	for _, g := range doc.GetGroups() {
+		g.ExpectAbsent = true
+	}
+	before := a.stored(t)
+	if _, err := (deploymentService{s: a.Server}).ApplyDeployment(ctx, doc); status.Code(err) != codes.AlreadyExists || !strings.Contains(message(err), `group["web"]: GROUP_EXISTS`) {
+		t.Errorf("got %v", err)
+	}
+	if !maps.Equal(before, a.stored(t)) {
+		t.Error("a group of another caller was taken over")
+	}
+}

@@ -147,8 +147,10 @@ type DeploymentGroup struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Group    string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
 	SpecJson []byte                 `protobuf:"bytes,2,opt,name=spec_json,json=specJson,proto3" json:"spec_json,omitempty"`
-	// Index of the spec that the caller read; another index is refused. 0: any.
+	// Index of the spec that the caller read; another index is refused. 0: any. With expect_absent: the
+	// caller read that there is none, and another spec is refused.
 	ExpectedIndex uint64 `protobuf:"varint,3,opt,name=expected_index,json=expectedIndex,proto3" json:"expected_index,omitempty"`
+	ExpectAbsent  bool   `protobuf:"varint,4,opt,name=expect_absent,json=expectAbsent,proto3" json:"expect_absent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -202,6 +204,13 @@ func (x *DeploymentGroup) GetExpectedIndex() uint64 {
 		return x.ExpectedIndex
 	}
 	return 0
+}
+
+func (x *DeploymentGroup) GetExpectAbsent() bool {
+	if x != nil {
+		return x.ExpectAbsent
+	}
+	return false
 }
 
 type ApplyDeploymentResponse struct {
@@ -939,11 +948,12 @@ const file_cadre_api_v1_deployments_proto_rawDesc = "" +
 	" \x01(\tR\trequestId\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"k\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x90\x01\n" +
 	"\x0fDeploymentGroup\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x1b\n" +
 	"\tspec_json\x18\x02 \x01(\fR\bspecJson\x12%\n" +
-	"\x0eexpected_index\x18\x03 \x01(\x04R\rexpectedIndex\"\xf8\x01\n" +
+	"\x0eexpected_index\x18\x03 \x01(\x04R\rexpectedIndex\x12#\n" +
+	"\rexpect_absent\x18\x04 \x01(\bR\fexpectAbsent\"\xf8\x01\n" +
 	"\x17ApplyDeploymentResponse\x12\x18\n" +
 	"\achanged\x18\x01 \x01(\bR\achanged\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x03R\aversion\x124\n" +
