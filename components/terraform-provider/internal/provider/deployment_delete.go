@@ -13,8 +13,9 @@ import (
 	"cadre.dev/client"
 )
 
-// deletion is how the deployment may be destroyed; false: it may not, and the reason was added. d is its state in the cluster.
-func (m deploymentModel) deletion(d client.DeploymentState, diags *diag.Diagnostics) (client.Deletion, bool) {
+// deletion is how the deployment may be destroyed; false: it may not, and the reason was added. d is its state in the
+// cluster. The stored specs count: a group that was edited alone may preserve a disk of which no version knows.
+func (m deploymentModel) deletion(ctx context.Context, cl *client.Client, d client.DeploymentState, diags *diag.Diagnostics) (client.Deletion, bool) {
 	name := m.ID.ValueString()
 	switch {
 	case m.Protected.ValueBool():
@@ -26,9 +27,14 @@ func (m deploymentModel) deletion(d client.DeploymentState, diags *diag.Diagnost
 		return client.Deletion{DeleteDisks: true, Reason: "destroyed by Terraform, delete_disks is set"}, true
 	}
 	for _, spec := range d.Document.Groups {
-		if spec.PreservesDisks() {
+		stored, err := cl.Group(ctx, spec.Name)
+		if err != nil && client.KindOf(err) != client.NotFound {
+			addError(diags, "Group "+spec.Name+" cannot be read", err)
+			return client.Deletion{}, false
+		}
+		if spec.PreservesDisks() && err == nil || stored.Spec.PreservesDisks() {
 			diags.AddAttributeError(path.Root("document"), fmt.Sprintf("Group %s preserves disks", spec.Name),
-				"Destroying the deployment would delete the disks of all its slots. Set one of these and apply it first: delete_disks = true deletes the disks permanently, keep_cvms = true leaves the CVMs on the platform.")
+				"Its stored spec or the deployment's version preserves disks, and destroying the deployment would delete those of all its slots. Set one of these and apply it first: delete_disks = true deletes the disks permanently, keep_cvms = true leaves the CVMs on the platform.")
 			return client.Deletion{}, false
 		}
 	}
@@ -46,7 +52,7 @@ func (r *deploymentResource) planDelete(ctx context.Context, m deploymentModel, 
 	if err != nil {
 		return // it is gone already, or the apply reports the error
 	}
-	d, ok := m.deletion(present, diags)
+	d, ok := m.deletion(ctx, cl, present, diags)
 	if !ok {
 		return
 	}
@@ -84,7 +90,7 @@ func (r *deploymentResource) Delete(ctx context.Context, req resource.DeleteRequ
 		resp.Diagnostics.AddError("Deployment "+name+" was changed since it was read", "Another writer changed it, perhaps to keep the disks. Plan again and look at the losses.")
 		return
 	}
-	d, ok := m.deletion(present, &resp.Diagnostics)
+	d, ok := m.deletion(ctx, cl, present, &resp.Diagnostics)
 	if !ok {
 		return
 	}

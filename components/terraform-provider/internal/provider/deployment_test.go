@@ -87,6 +87,22 @@ func TestADeploymentFollowsItsDocument(t *testing.T) {
 	}
 	f.write("main.tf", resource(""))
 	f.must("apply", "-auto-approve")
+	// Another client keeps the disks of one group, which no version shows.
+	db, err := cl.Group(t.Context(), "db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := db.Spec
+	kept.PreservedState.Disk = "data"
+	if _, err := cl.ApplyGroup(t.Context(), kept, 0, false); err != nil {
+		t.Fatal(err)
+	}
+	if out, ok := f.run("destroy", "-auto-approve"); ok || !strings.Contains(out, "Group db preserves disks") {
+		t.Errorf("a group that was edited alone to keep its disks: %v, %s", ok, out)
+	}
+	if _, err := cl.ApplyGroup(t.Context(), db.Spec, 0, false); err != nil {
+		t.Fatal(err)
+	}
 	wants(t, "the destroy", f.must("destroy", "-auto-approve"), "Deployment shop is taken down")
 	if list, err := cl.Deployments(t.Context()); err != nil || len(list) != 0 {
 		t.Errorf("left: %v, %v", list, err)
