@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -22,7 +23,12 @@ import (
 func Clone(d Document, to string, settings ...string) (Document, error) {
 	c := cloner{from: d.Name, to: to, groups: map[string]string{}, routes: map[string]string{}}
 	var short []string
+	taken := map[string]string{}
 	for _, spec := range d.Groups {
+		if other, is := taken[c.name(spec.Name)]; is {
+			return Document{}, fmt.Errorf("groups %s and %s of deployment %s: both would be %s in the clone: export the document, rename one of them there, and apply it under the new name", other, spec.Name, d.Name, c.name(spec.Name))
+		}
+		taken[c.name(spec.Name)] = spec.Name
 		c.groups[spec.Name] = c.name(spec.Name)
 		short = append(short, strings.TrimPrefix(spec.Name, c.from+"-"))
 		for _, r := range spec.Routes {
@@ -36,7 +42,7 @@ func Clone(d Document, to string, settings ...string) (Document, error) {
 	for _, one := range settings {
 		var err error
 		if out, err = Set(out, short, one); err != nil {
-			return Document{}, err
+			return Document{}, fmt.Errorf("--set %w", err)
 		}
 	}
 	return out, nil

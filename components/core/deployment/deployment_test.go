@@ -73,6 +73,15 @@ func TestACloneNamesNothingOfItsOriginal(t *testing.T) {
 	}
 }
 
+// TestACloneNamesEachGroupOnce: the clone leaves the original's name out of the groups' names, and no setting could part them.
+func TestACloneNamesEachGroupOnce(t *testing.T) {
+	d := shop()
+	d.Groups = append(d.Groups, group.Spec{Name: "web", Replicas: 1})
+	if _, err := deployment.Clone(d, "dev"); err == nil || !strings.Contains(err.Error(), "groups shop-web and web of deployment shop: both would be dev-web") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestACloneChangesNoRouteOfItsOriginal compares the whole service layer of the original before and after.
 func TestACloneChangesNoRouteOfItsOriginal(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {

@@ -131,7 +131,7 @@ Values of operators' secrets are not copied: set them with ` + "`cadre secret se
 				}
 				doc, err := deployment.Clone(from.Document, args[1], settings...)
 				if err != nil {
-					return usageError{fmt.Errorf("--set %w", err)}
+					return usageError{err}
 				}
 				return a.deploy(cmd, cl, args[1], f, func(o client.DeploymentOptions) (client.AppliedDeployment, error) {
 					o.ExpectedVersion, o.ExpectAbsent, o.Verb, o.Indexes = 0, true, "clone", map[string]uint64{}
