@@ -36,7 +36,7 @@ func (w *world) holdsOfAfter(c candidate, _ evaluation) []Hold {
 		return nil
 	case c.kind == operation.Create && !w.begins(), c.kind == operation.Delete:
 		return nil
-	case c.kind == operation.Update && (c.actor != operation.ActorRollout || c.m.down()):
+	case c.rolls() && (c.actor != operation.ActorRollout || c.m.down()):
 		return nil
 	case len(w.obs.Cycle) > 0:
 		return []Hold{hold(HoldAfterGroup, "`after` has a cycle: %s; remove one of the entries", group.CycleText(w.obs.Cycle))}

@@ -2,9 +2,11 @@ package rollout
 
 import (
 	"testing"
+	"time"
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
+	"cadre.dev/core/queue"
 )
 
 // renews is a group whose rollouts replace each member, with an extra member that has proven the target B.
@@ -88,4 +90,23 @@ func TestR15b_AReplacementIsCalledOffBeforeItDeletes(t *testing.T) {
 			t.Errorf("%s: the slot would stay empty: %s", phase, why)
 		}
 	}
+}
+
+// A rollout that replaces its members has places at the limits of the cluster like each other rollout, and a member that
+// is down already waits for no other group.
+func TestR98_AReplacementOfARolloutHasAPlace(t *testing.T) {
+	f := renews().limits(queue.Limits{Steps: 1}, queue.Group{Name: "app", Steps: 1, Place: queue.Place{Rollout: true}})
+	wantHeld(t, f.plan(), "db-2", HoldClusterLimit)
+	f = renews().limits(queue.Limits{Steps: 1})
+	wantExecutes(t, f.plan(), "REPLACE db-2") // the budget of the group lets two begin
+	if p := f.plan(); !p.Status.Queue.Rollout || !p.Limited() {
+		t.Errorf("the group has no place for its rollout: %+v", p.Status.Queue)
+	}
+	f = renews().after("its rollout is RUNNING")
+	f.rec.Slots[2].AvailableSince, f.rec.Slots[2].UnavailableSince = time.Time{}, f.now.Add(-time.Hour)
+	f.sick(2)
+	if a := actionOf(t, f.plan(), "db-2"); messageOf(a, HoldAfterGroup) != "" {
+		t.Errorf("the repair waits: %v", a.Holds)
+	}
+	wantHeld(t, f.plan(), "db-1", HoldAfterGroup)
 }
