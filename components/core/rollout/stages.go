@@ -104,7 +104,9 @@ func (w *world) holdsPromotion() []Hold {
 	if waits := w.awaited(s.members); r.BakeSince.IsZero() || waits != "" && !w.now.Before(until) {
 		return []Hold{hold(HoldStage, "%s is open: %s first", w.stageName(s), cmp.Or(waits, "its slots"))}
 	}
-	if w.now.Before(until) {
+	// An override of the bake opens the next stage. If it passed the hold of each Slot instead, all Slots would pass the
+	// promotion and the size of each later stage as well.
+	if w.now.Before(until) && w.overrideOf(HoldStageBaking) == nil {
 		return []Hold{holdUntil(until, HoldStageBaking, "%s bakes until %s; next: %s", w.stageName(s), w.clockText(until), w.afterStage(s))}
 	}
 	var holds []Hold

@@ -27,7 +27,7 @@ func (r *Reconciler) noteRollout(op store.Op, before, after operation.Rollout) s
 	case "continue-rollout":
 		request = after.RetryRequest
 	case "promote-stage":
-		request, promoted = "", fmt.Sprintf(", stage %d has baked", after.StagesPassed)
+		request, promoted = "", fmt.Sprintf(", stage %d is over", after.StagesPassed)
 		if after.Promoted == after.StagesPassed {
 			request, promoted = after.PromoteRequest, fmt.Sprintf(", stage %d promoted by %s", after.Promoted, after.PromotedBy)
 		}
