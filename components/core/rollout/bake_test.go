@@ -207,3 +207,19 @@ func TestR94_AStageHoldsNoRepairThatOnlyTheUpdateIs(t *testing.T) {
 		}
 	}
 }
+
+// TestR91_ASpecWithoutTheStageEndsItsBake: the progress clock runs again, and a later stage begins its own bake.
+func TestR91_ASpecWithoutTheStageEndsItsBake(t *testing.T) {
+	f := staged("none")
+	stages := f.spec.UpdatePolicy.Stages
+	f.spec.UpdatePolicy.Stages = nil
+	p := f.plan()
+	wantExecutes(t, p, "UPDATE db-1")
+	if r := p.Rollout; !r.BakeSince.IsZero() || !r.WaitsSince.IsZero() {
+		t.Errorf("bakes since %s, waits since %s", r.BakeSince, r.WaitsSince)
+	}
+	f.rec.Rollout, f.spec.UpdatePolicy.Stages = p.Rollout, stages
+	if p := f.plan(); !p.Rollout.BakeSince.Equal(f.now) {
+		t.Errorf("the stage is back: bakes since %s", p.Rollout.BakeSince)
+	}
+}

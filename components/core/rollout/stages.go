@@ -199,6 +199,7 @@ func (w *world) keepStages() {
 		w.decideWanted()
 		w.retally()
 	}
+	r.BakeSince = time.Time{} // a newer spec may leave out a stage that bakes
 }
 
 // unproven: a Slot of them has yet to arrive, or has to arrive again. A Slot that was there and is away is no such Slot.
