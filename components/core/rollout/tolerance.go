@@ -9,7 +9,8 @@ import (
 
 // tolerated returns the Slots whose step failed, while they are no more than max_failed. The rollout goes on with the
 // other Slots, and these keep their part of the budget (R100). One failure more, and none is tolerated. An undecided
-// call is no failure: it stops all other calls until it is decided. A set of voters tolerates none.
+// call is no failure: it stops all other calls until it is decided. A set of voters tolerates none, and a stage has to
+// prove the Revision with one Slot at least.
 func (w *world) tolerated() []*member {
 	limit := w.spec.UpdatePolicy.MaxFailed
 	if limit == 0 || group.HasVoters(w.spec) || w.view.voting {
@@ -22,7 +23,9 @@ func (w *world) tolerated() []*member {
 				failed = append(failed, m)
 			}
 		}
-		if len(failed) > limit {
+		s := w.openStage()
+		proves := func(m *member) bool { return s.members[m] && !slices.Contains(failed, m) }
+		if len(failed) > limit || len(s.members) > 0 && !slices.ContainsFunc(w.members, proves) {
 			return nil
 		}
 		return failed

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 )
 
@@ -72,5 +73,27 @@ func TestR100_AnEndNamesTheFailureThatItTolerates(t *testing.T) {
 	f.obs.Slots[2].Report.Health = Healthy
 	if p := f.plan(); p.Rollout.State != operation.PartitionReached || !strings.Contains(p.Rollout.Reason, "from ordinal 1 on") {
 		t.Errorf("it serves again: state %s: %s", p.Rollout.State, p.Rollout.Reason)
+	}
+}
+
+// A stage whose Slots all failed proves nothing about the Revision, and opens no further stage.
+func TestR100_AStageProvesTheRevision(t *testing.T) {
+	for slots, state := range map[int]operation.RolloutState{1: operation.FailedState, 2: operation.Running} {
+		f := atMost(3, newFixture(5, "none")).want("B")
+		f.spec.UpdatePolicy.MaxFailed, f.spec.UpdatePolicy.Stages = 1, []group.Stage{{Slots: slots}}
+		f.spec.Normalize()
+		f.rolling().at(4, "B").sick(4).op(4, operation.Failed, failedStep)
+		p := f.plan()
+		if p.Rollout.State != state || p.Rollout.StagesPassed != 0 {
+			t.Errorf("a stage of %d: state %s, %d stages are over: %s", slots, p.Rollout.State, p.Rollout.StagesPassed, p.Rollout.Reason)
+		}
+		if a := actionOf(t, p, "db-2"); a.Execute {
+			t.Errorf("a stage of %d: db-2 is updated as well", slots)
+		}
+		if f.at(3, "B"); slots == 2 {
+			if p := f.plan(); p.Rollout.StagesPassed != 1 || !actionOf(t, p, "db-2").Execute {
+				t.Errorf("db-3 proved the revision: %d stages are over, db-2 is held by %v", p.Rollout.StagesPassed, actionOf(t, p, "db-2").Holds)
+			}
+		}
 	}
 }
