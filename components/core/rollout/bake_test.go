@@ -223,3 +223,16 @@ func TestR91_ASpecWithoutTheStageEndsItsBake(t *testing.T) {
 		t.Errorf("the stage is back: bakes since %s", p.Rollout.BakeSince)
 	}
 }
+
+// TestR94_ABrokenSlotIsTheFirstOfAStage: outside of the stage it would keep the budget of the stage, and wait for it.
+func TestR94_ABrokenSlotIsTheFirstOfAStage(t *testing.T) {
+	f := newFixture(3, "none").want("B").rolling()
+	f.spec.UpdatePolicy.Stages = []group.Stage{{Slots: 1, Bake: group.Duration(time.Hour)}}
+	f.rec.Slots[0].AvailableSince, f.rec.Slots[0].UnavailableSince = time.Time{}, f.now.Add(-time.Hour)
+	f.sick(0)
+	wantExecutes(t, f.plan(), "UPDATE db-0")
+	wantHeld(t, f.plan(), "db-2", HoldStage)
+	if f.drains(0); slices.Contains(holdsAt(f.plan(), "db-2"), HoldStage) {
+		t.Errorf("an operator keeps db-0, and db-2 is not in the stage: %v", holdsAt(f.plan(), "db-2"))
+	}
+}

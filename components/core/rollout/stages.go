@@ -71,12 +71,14 @@ func (w *world) moved(m *member) bool {
 	return m.observed == w.target || m.record.Assigned == w.target || m.open != nil && m.open.To == w.target
 }
 
-// nextInStage orders Slots that have not moved as the rollout does: the leader last, the failure domain whose turn it
-// is first, then from the highest ordinal.
+// nextInStage orders Slots that have not moved as the rollout does: the leader last, a broken Slot first, then the
+// failure domain whose turn it is, then from the highest ordinal. A broken Slot outside of the stage would keep the
+// budget from the Slots of the stage, and the update that could repair it would wait for them.
 func (w *world) nextInStage(a, b *member) int {
 	rank := func(m *member) int {
 		later := w.spec.UpdatePolicy.Order == group.OrderByDomain && w.domainsTurn().domain != w.domainOf(m)
-		return 2*btoi(m.leads() || m.named) + btoi(later)
+		broken := m.condition < lost && !m.keptByHand()
+		return 4*btoi(m.leads() || m.named) + 2*btoi(!broken) + btoi(later)
 	}
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), -cmp.Compare(a.ordinal, b.ordinal))
 }
