@@ -138,8 +138,8 @@ func (w *world) holdsOfSurge(c candidate, _ evaluation) []Hold {
 	return nil
 }
 
-// allStepsWait returns why the first step waits, if each step that takes a member away waits for an operator, after any
-// time; "": a step may begin, or began.
+// allStepsWait returns why the first step waits, if each step that takes a member away waits for an operator or another
+// group, after any time; "": a step may begin, or began.
 func (w *world) allStepsWait() (why string) {
 	if slices.ContainsFunc(w.tally.open, func(m *member) bool { return m.open.Kind != operation.Create && !m.terminating }) {
 		return ""
@@ -151,9 +151,9 @@ func (w *world) allStepsWait() (why string) {
 		l := evaluation{taken: &taken{}}
 		holds := append(w.holdsOfGates(c, l), w.holdsOfVersion(c, l)...)
 		if c.actor == operation.ActorRollout {
-			holds = append(holds, w.holdsOfIrreversible(c, l)...)
+			holds = append(append(holds, w.holdsOfIrreversible(c, l)...), w.holdsOfAfter(c, l)...)
 		}
-		if len(holds) == 0 {
+		if holds, _ = w.passed(holds); len(holds) == 0 {
 			return ""
 		}
 		why = cmp.Or(why, holds[0].Message)

@@ -287,6 +287,10 @@ func TestR15_NoExtraMemberWhileEachStepWaits(t *testing.T) {
 		"the last old one, by name":  {lastOld(), func(f *fixture) { f.asksFor(RequestUpdate, "db-0", "q") }, true},
 		"a drain behind the gate":    {newFixture(3, "none").want("B").gate(step), func(f *fixture) { f.drains(1) }, true},
 		"a restart behind the gate":  {newFixture(3, "none").want("B").gate(step), func(f *fixture) { f.asks("db-1", "q") }, false},
+		"another group":              {newFixture(3, "none").want("B").after("its rollout is RUNNING"), nil, false},
+		"another group, overridden": {newFixture(3, "none").want("B").after("its rollout is RUNNING"), func(f *fixture) {
+			f.obs.HoldOverrides = map[string]*Override{HoldAfterGroup: {Until: f.now.Add(time.Hour), Rollout: f.rec.Rollout.ID}}
+		}, true},
 		"a step that began": {newFixture(3, "none").want("B").gate(step), func(f *fixture) {
 			f.op(1, operation.Booting, func(op *operation.Operation) { op.To = f.spec.Revision() })
 		}, true},

@@ -77,7 +77,8 @@ func (w *world) awaitsCreation(m *member) bool {
 		return false
 	}
 	c, l := candidate{m: m, kind: operation.Create, to: m.want.revision, actor: operation.ActorScaling}, evaluation{taken: &taken{}}
-	return len(w.holdsOfGates(c, l))+len(w.holdsOfSurge(c, l))+len(w.holdsOfAfter(c, l))+len(w.holdsOfLimits(c, l)) > 0
+	holds, _ := w.passed(slices.Concat(w.holdsOfGates(c, l), w.holdsOfSurge(c, l), w.holdsOfAfter(c, l), w.holdsOfLimits(c, l)))
+	return len(holds) > 0
 }
 
 // rollsTo is the rollout's step of m.
