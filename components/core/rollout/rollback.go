@@ -29,6 +29,7 @@ func (w *world) turnBack() {
 	}
 	// These settings slow down a rollout that an operator watches. The rollback leaves a Revision that failed.
 	back.UpdatePolicy.StepDelay, back.UpdatePolicy.Leader, back.UpdatePolicy.Windows = 0, group.LeaderLast, nil
+	back.After = nil // a group in `after` may be away because of that Revision
 	w.spec, w.target = back, r.Goal()
 }
 

@@ -170,3 +170,12 @@ func TestR102_WhereItDoesNotGoBack(t *testing.T) {
 		}
 	}
 }
+
+// TestR101_ARollbackWaitsForNoOtherGroup: the other group may be away because of the Revision that failed.
+func TestR101_ARollbackWaitsForNoOtherGroup(t *testing.T) {
+	f := atMost(2, failing(operation.CauseBootError)).after("2 of 3 slots are available")
+	f.at(1, "B")
+	if p := f.plan(); p.Rollout.State != operation.RollingBack || !actionOf(t, p, "db-1").Execute {
+		t.Errorf("state %s, db-1 is held by %v", p.Rollout.State, actionOf(t, p, "db-1").Holds)
+	}
+}
