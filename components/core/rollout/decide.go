@@ -231,12 +231,13 @@ func (w *world) slotRecords() (records []group.SlotRecord, forget []string) {
 	terminating := slices.Clone(w.terminating)
 	slices.Reverse(terminating)
 	listed := w.ending() && w.mayBeListed()
+	followers, _ := w.passed(w.holdsOfFollowers())
 	for _, m := range terminating {
 		// One listing without the CVM is not enough. Forgetting a Slot ends the lease and the tokens of its Boot.
 		// With the group goes the last record of a CVM that the listing lacked.
 		gone := w.certainlyGone(m)
 		if w.ending() {
-			gone = (gone && !listed || w.obs.Deletion.KeepCVMs) && len(w.obs.Followers) == 0
+			gone = (gone && !listed || w.obs.Deletion.KeepCVMs) && len(followers) == 0
 		} else {
 			gone = gone && (w.deleted(m) || m.seen.Protection == nil && w.obs.Freeze == nil)
 		}

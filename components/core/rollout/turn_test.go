@@ -254,3 +254,22 @@ func TestR98_TheTurnTakesNoTimeOfTheRollout(t *testing.T) {
 		}
 	}
 }
+
+// TestR158_AnOverrideEndsTheDeletion: with and without the CVMs, the Slots are forgotten as well.
+func TestR158_AnOverrideEndsTheDeletion(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		f := newFixture(1, "none")
+		f.obs.Deletion, f.obs.Followers = &Deletion{KeepCVMs: keep}, []string{"app"}
+		if !keep {
+			f.missing(0)
+			f.rec.Slots[0].MissedSince, f.obs.Slots[0].Report = f.now.Add(-time.Hour), nil
+		}
+		if p := f.plan(); len(p.Forget) > 0 {
+			t.Errorf("keep %v: forgets %v before the followers are gone", keep, p.Forget)
+		}
+		f.obs.HoldOverrides = map[string]*Override{HoldAfterGroup: {Until: f.now.Add(time.Hour), Rollout: CurrentRollout(f.rec.Rollout)}}
+		if p := f.plan(); len(p.Forget) != 1 {
+			t.Errorf("keep %v: forgets %v", keep, p.Forget)
+		}
+	}
+}
