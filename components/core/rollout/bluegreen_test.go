@@ -6,6 +6,7 @@ import (
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
+	"cadre.dev/core/placement"
 	"cadre.dev/core/queue"
 )
 
@@ -109,4 +110,26 @@ func TestR98_AReplacementOfARolloutHasAPlace(t *testing.T) {
 		t.Errorf("the repair waits: %v", a.Holds)
 	}
 	wantHeld(t, f.plan(), "db-1", HoldAfterGroup)
+}
+
+// The pause after a step follows a replacement too.
+func TestR96_APauseFollowsAReplacement(t *testing.T) {
+	f := renews()
+	f.spec.UpdatePolicy.StepDelay = group.Duration(time.Hour)
+	f.at(2, "B").op(2, operation.Done, func(op *operation.Operation) {
+		op.Kind, op.Actor = operation.Replace, operation.ActorRollout
+	})
+	wantHeld(t, f.plan(), "db-1", HoldStepDelay)
+	f.rec.Operations[0].Actor = operation.ActorHealing
+	if a := actionOf(t, f.plan(), "db-1"); !a.Execute {
+		t.Errorf("a repair is no step of the rollout, and db-1 is held by %v", a.Holds)
+	}
+}
+
+// An open replacement keeps the turn of its failure domain.
+func TestR31_AnOpenReplacementKeepsTheDomain(t *testing.T) {
+	f := renews().onNodes([]placement.Node{{ID: "a"}, {ID: "b"}}, "a", "a", "b", "b")
+	f.spec.UpdatePolicy.Order, f.spec.UpdatePolicy.MaxUnavailableFixed = group.OrderByDomain, intp(2)
+	f.op(2, operation.Booting, func(op *operation.Operation) { op.Kind, op.Actor = operation.Replace, operation.ActorRollout })
+	wantHeld(t, f.plan(), "db-1", HoldDomain)
 }
