@@ -133,3 +133,23 @@ func TestR31_AnOpenReplacementKeepsTheDomain(t *testing.T) {
 	f.op(2, operation.Booting, func(op *operation.Operation) { op.Kind, op.Actor = operation.Replace, operation.ActorRollout })
 	wantHeld(t, f.plan(), "db-1", HoldDomain)
 }
+
+// A leader without a vote is replaced last, and hands over to a member at the target.
+func TestR53_TheLeaderIsReplacedLast(t *testing.T) {
+	f := renews()
+	f.spec.Workload = group.Workload{Kind: "custom", Settings: map[string]string{"http": "127.0.0.1:80", "voters": "false"}}
+	f.spec.Normalize()
+	for i := range f.obs.Slots {
+		r, yes := f.obs.Slots[i].Report, true
+		r.MemberKnown, r.MemberReady, r.Role, r.CaughtUp = true, true, RoleFollower, &yes
+	}
+	f.lead(2)
+	f.rolling().at(3, "B").rec.Slots[3].Extra = true
+	wantHeld(t, f.plan(), "db-2", HoldLeaderLast)
+	f.at(0, "B").at(1, "B")
+	if a := actionOf(t, f.plan(), "db-2"); !a.Execute || a.Kind != operation.Replace || a.Transfer == nil || a.Transfer.Candidates[0] != "db-0" {
+		t.Errorf("%s, hands over by %+v, held by %v", a.Kind, a.Transfer, a.Holds)
+	}
+	f.rec.Rollout.Transfers = 1
+	wantHeld(t, f.plan(), "db-2", HoldTransferBudget)
+}

@@ -20,7 +20,7 @@ func (w *world) holdsOfLeader(c candidate, l evaluation) []Hold {
 	}
 	var holds []Hold
 	candidates, interim := w.transferCandidates(c)
-	if c.kind == operation.Update {
+	if c.rolls() {
 		others := w.tally.outdatedVoters
 		if w.alone(c.m) {
 			others = w.tally.outdated
@@ -63,7 +63,7 @@ func (w *world) transfer(c candidate) *operation.Transfer {
 	}
 	relief := c.condition != well
 	candidates, interim := w.transferCandidates(c)
-	if c.kind == operation.Update && w.transfersMade() > 0 && !relief && !interim && !c.forEnv {
+	if c.rolls() && w.transfersMade() > 0 && !relief && !interim && !c.forEnv {
 		return nil
 	}
 	if len(candidates) == 0 {
@@ -77,7 +77,7 @@ func (w *world) transfer(c candidate) *operation.Transfer {
 // R56). If an update has none, interim candidates are members that are to be removed and still run. Their removal
 // hands over again, which is better than an interruption now.
 func (w *world) transferCandidates(c candidate) (slots []string, interim bool) {
-	if slots = w.fitToLead(c, w.members); len(slots) > 0 || c.kind != operation.Update || len(w.members) > 1 {
+	if slots = w.fitToLead(c, w.members); len(slots) > 0 || !c.rolls() || len(w.members) > 1 {
 		return slots, false
 	}
 	slots = w.fitToLead(c, w.terminating)
@@ -99,7 +99,7 @@ func (w *world) fitOf(c candidate, others []*member, stands func(*member) bool) 
 		if m == c.m || !stands(m) || m.report == nil || m.report.Role != RoleFollower || !caughtUp(m.report) {
 			continue
 		}
-		if c.kind == operation.Update && w.inScope(m) && m.observed != m.want.revision && c.condition == well {
+		if c.rolls() && w.inScope(m) && m.observed != m.want.revision && c.condition == well {
 			continue
 		}
 		fit = append(fit, m)
@@ -155,7 +155,7 @@ func (w *world) transfers() *int {
 }
 
 func madeTransfer(op operation.Operation) int {
-	if op.Kind == operation.Update && op.Way.Mode != operation.ModeEnv && op.Transfer != nil && op.Transfer.Made && !op.Transfer.Relief && !op.Transfer.Interim {
+	if rolls(op.Kind, op.Actor) && op.Way.Mode != operation.ModeEnv && op.Transfer != nil && op.Transfer.Made && !op.Transfer.Relief && !op.Transfer.Interim {
 		return 1
 	}
 	return 0
