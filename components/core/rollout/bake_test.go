@@ -168,6 +168,13 @@ func TestR95_WhatHoldsAPromotion(t *testing.T) {
 			f.obs.Requests = append(f.obs.Requests, Request{ID: "p", Kind: RequestPromote, Rollout: rollout, Stage: stage, By: "ann"})
 		}
 	}
+	unbaked := func(then func(f *fixture)) func(f *fixture) {
+		return func(f *fixture) {
+			f.rec.Rollout.BakeSince = f.now
+			f.obs.HoldOverrides = map[string]*Override{HoldStageBaking: {By: "ann", Reason: "urgent", Until: f.now.Add(time.Hour), Rollout: f.rec.Rollout.ID}}
+			then(f)
+		}
+	}
 	gated := func(f *fixture) {
 		f.spec.Gates = []group.Gate{{Name: "alarm", On: []string{group.GateOnPromote}}}
 	}
@@ -181,6 +188,7 @@ func TestR95_WhatHoldsAPromotion(t *testing.T) {
 		"for the next stage":   {baked(promotes(2, "")), HoldStagePromotion},
 		"of another rollout":   {baked(promotes(1, "db-0")), HoldStagePromotion},
 		"a gate is closed":     {baked(gated), HoldStagePromotion},
+		"its bake is passed":   {baked(unbaked(ask)), HoldStagePromotion},
 		"a slot is away":       {baked(func(f *fixture) { f.silent(2, f.now.Add(-time.Hour)) }), HoldStage},
 	} {
 		p := c.f.plan()

@@ -103,8 +103,11 @@ func (w *world) holdsOfStage(c candidate, _ evaluation) []Hold {
 func (w *world) holdsPromotion() []Hold {
 	s, r := w.openStage(), w.rollout
 	until := r.BakeSince.Add(s.Bake.D())
-	if waits := w.awaited(s.members); r.BakeSince.IsZero() || waits != "" && !w.now.Before(until) {
+	switch waits := w.awaited(s.members); {
+	case r.BakeSince.IsZero():
 		return []Hold{hold(HoldStage, "%s is open: %s first", w.stageName(s), cmp.Or(waits, "its slots"))}
+	case waits != "" && !w.now.Before(until):
+		return []Hold{hold(HoldStage, "%s bakes until %s is available again", w.stageName(s), waits)}
 	}
 	// An override of the bake opens the next stage. If it passed the hold of each Slot instead, all Slots would pass the
 	// promotion and the size of each later stage as well.
