@@ -6,6 +6,7 @@ import (
 
 	"cadre.dev/client"
 	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
 )
 
 // Changes returns one plain line for each change in next, for logs and pipes. prev is nil for the
@@ -20,6 +21,9 @@ func Changes(prev *client.View, next client.View) []string {
 	if prev == nil || old.RolloutState != now.RolloutState || old.Target != now.Target || old.Updated != now.Updated || old.Available != now.Available {
 		out = append(out, strings.TrimSpace(fmt.Sprintf("%s: %s revision %s, %d/%d updated, %d/%d available",
 			now.Group, orWord(now.RolloutState, "no rollout"), orWord(Arrow(now.Stable, now.Target), "none"), now.Updated, now.Replicas, now.Available, now.Replicas)))
+	}
+	if r := next.Plan.Rollout; r != nil && r.State == operation.RollingBack && prev != nil && old.RolloutState != now.RolloutState {
+		out = append(out, now.Group+": "+OneLine(r.Reason)) // the message is about the first slot by then
 	}
 	said := false // the message is about a Slot whose line has it already
 	before := map[string]group.InstanceStatus{}

@@ -61,7 +61,7 @@ func (w *world) bakeEvidence() *operation.Verdict {
 	for _, m := range w.members {
 		if why, from, failing := w.bakeFault(m); failing && !w.now.Before(from) {
 			return &operation.Verdict{Cause: operation.CauseBake, Slot: m.slot, Reason: fmt.Sprintf("it failed in %s: since %s %s",
-				w.bakeName(), m.record.UnavailableSince.UTC().Format(time.TimeOnly), why)}
+				w.bakeName(), m.record.UnavailableSince.UTC().Format(time.TimeOnly+" MST"), why)}
 		}
 	}
 	return nil

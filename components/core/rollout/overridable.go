@@ -29,7 +29,7 @@ var overridable = map[string]string{
 
 	HoldMaxUnavailable:  "without it all members of a group without voters may be taken away at once",
 	HoldVoterCap:        "several voters may be taken away at once, and one more failure loses the quorum",
-	HoldWouldLoseQuorum: "the set of two voters loses its quorum",
+	HoldWouldLoseQuorum: "a set of two voters loses its quorum while the step runs",
 	HoldInterruption:    "the only member is taken away, and the service with it",
 	HoldMayDisrupt:      "the workload says that the member must not be stopped; it may hold the last copy of data",
 	HoldBusy:            "a transfer, a backup or a rebuild of data is cut off",

@@ -144,7 +144,7 @@ func (p Plan) StageToPromote(spec group.Spec) (number int, ok bool) {
 // clockText is a time of today, or with its date.
 func (w *world) clockText(at time.Time) string {
 	if at.Sub(w.now) < 12*time.Hour {
-		return at.UTC().Format(time.TimeOnly)
+		return at.UTC().Format(time.TimeOnly + " MST")
 	}
 	return at.UTC().Format(time.RFC3339)
 }

@@ -201,6 +201,8 @@ func (w *world) conditions(s group.Status) []group.Condition {
 	switch {
 	case state == operation.FailedState:
 		add(ConditionFailed, true, "RolloutFailed", w.rollout.Reason)
+	case state == operation.RolledBack:
+		add(ConditionFailed, true, camel(state), w.rollout.Reason)
 	case w.target != w.asked:
 		add(ConditionFailed, true, camel(w.rollout.Onward()), w.evidenceText())
 	}
