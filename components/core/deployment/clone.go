@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,7 +19,7 @@ import (
 //	keys                service/<new group>/
 //	app, pins           none: the clone gets an app of its own, and its revisions are new
 //
-// and changes its fields as the settings say (Set). So each CVM, disk, secret and address of the clone is its own. Compose texts, env and
+// and changes its fields as the settings say (Set); the error has all wrong settings. So each CVM, disk, secret and address of the clone is its own. Compose texts, env and
 // meta stay as they are.
 func Clone(d Document, to string, settings ...string) (Document, error) {
 	c := cloner{from: d.Name, to: to, groups: map[string]string{}, routes: map[string]string{}}
@@ -39,11 +40,17 @@ func Clone(d Document, to string, settings ...string) (Document, error) {
 	for _, spec := range d.Groups {
 		out.Groups = append(out.Groups, c.spec(spec))
 	}
+	var problems []error
 	for _, one := range settings {
-		var err error
-		if out, err = Set(out, short, one); err != nil {
-			return Document{}, fmt.Errorf("--set %w", err)
+		next, err := Set(out, short, one)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("--set %w", err))
+			continue
 		}
+		out = next
+	}
+	if len(problems) > 0 {
+		return Document{}, errors.Join(problems...)
 	}
 	return out, nil
 }

@@ -145,6 +145,9 @@ func TestSetRefusesWhatIsNoField(t *testing.T) {
 			t.Errorf("%s is accepted", text)
 		}
 	}
+	if _, err := deployment.Clone(shop(), "other", "replica=1", "web.name=x"); err == nil || !strings.Contains(err.Error(), "replica=1") || !strings.Contains(err.Error(), "web.name=x") {
+		t.Errorf("not all wrong settings are reported: %v", err)
+	}
 }
 
 func TestAllProblemsOfADocumentAreReported(t *testing.T) {
