@@ -138,7 +138,7 @@ type conditionRule struct {
 var conditionRules = map[string]conditionRule{
 	"Quorum": {true, Page}, "AgentsReporting": {true, Page}, "UnexplainedMembers": {false, Page}, "OneBootPerSlot": {true, Page}, "DisksLost": {false, Page},
 	"Observed": {true, Ticket}, "SpecValid": {true, Ticket}, "RecordsReadable": {true, Ticket}, "Reported": {true, Ticket}, "Reconciled": {true, Ticket},
-	"AdmissionPolicy": {true, Ticket}, "MachinesApart": {true, Ticket}, "MachinesUnchanged": {true, Note}, "Orphans": {false, Ticket}, "Flapping": {false, Note},
+	"AdmissionPolicy": {true, Ticket}, "MachinesApart": {true, Ticket}, "MachinesUnchanged": {true, Note}, "Orphans": {false, Ticket}, "Order": {true, Ticket}, "Flapping": {false, Note},
 	"Placement": {true, Note}, "VotersShareNode": {false, Note},
 	"Available": {}, "Updated": {}, "Progressing": {}, "Failed": {}, "Quarantined": {}, "Simulated": {}, "MachinesUpToDate": {}, "MachinesStayUpToDate": {},
 }

@@ -33,7 +33,7 @@ func holds(slots []group.InstanceStatus) []Hold {
 // effect of an override, or come with a finding about the rollout, the group or the slot.
 var holdsForPeople = map[string]Severity{
 	rollout.HoldCallUndecided: Page, rollout.HoldHealStorm: Page,
-	rollout.HoldLeaderNeedsApproval: Ticket, rollout.HoldVersionStep: Ticket, rollout.HoldIrreversible: Ticket, rollout.HoldNotApproved: Ticket, rollout.HoldSecretNoValue: Ticket, rollout.HoldDeleteDisks: Ticket, rollout.HoldInstanceMissing: Ticket,
+	rollout.HoldLeaderNeedsApproval: Ticket, rollout.HoldStagePromotion: Ticket, rollout.HoldVersionStep: Ticket, rollout.HoldIrreversible: Ticket, rollout.HoldNotApproved: Ticket, rollout.HoldSecretNoValue: Ticket, rollout.HoldDeleteDisks: Ticket, rollout.HoldInstanceMissing: Ticket,
 	rollout.HoldDuplicate: Ticket, rollout.HoldReplaced: Ticket, rollout.HoldPreservedState: Ticket, rollout.HoldUnmanagedInstance: Ticket,
 	rollout.HoldNotAMember: Ticket, rollout.HoldNoSource: Ticket, rollout.HoldAppID: Ticket, rollout.HoldActionNotAllowed: Ticket,
 	rollout.HoldInterruption: Ticket, rollout.HoldBelowFloor: Ticket, rollout.HoldRevoked: Ticket, rollout.HoldVoterScaleIn: Ticket, rollout.HoldRefused: Ticket,

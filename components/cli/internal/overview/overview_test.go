@@ -106,6 +106,7 @@ func TestAssess(t *testing.T) {
 		"terminating for long": {away(group.SlotTerminating, time.Hour), "note pg-1: Terminating"},
 
 		"a hold for people":      {hold(rollout.HoldDeleteDisks), "ticket pg: the next step of pg-1 waits for you: delete_disks: do this"},
+		"a stage to promote":     {hold(rollout.HoldStagePromotion), "ticket pg: the next step of pg-1 waits for you: stage_needs_promotion: do this"},
 		"a heal storm":           {hold(rollout.HoldHealStorm), "page pg: the next step"},
 		"a hold that ends alone": {hold(rollout.HoldMaxUnavailable), nothing},
 		"a slow operation": {func(f *Facts) {
