@@ -195,9 +195,13 @@ var testdata, _ = filepath.Abs("testdata")
 // madeRequest are the ids of requests that end otherwise with each run.
 var madeRequest = regexp.MustCompile(`\b(apply|undo|clone)-[0-9a-f]{32}\b`)
 
+// shortRequest is a made request in a table.
+var shortRequest = regexp.MustCompile(`\b(apply|undo|clone)-[0-9a-f]{8} ( *)`)
+
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	got = madeRequest.ReplaceAllString(got, "$1-0f3a5c1b8d2e4f60718293a4b5c6d7e8")
+	got = shortRequest.ReplaceAllString(got, "$1-0f3a5c1b $2")
 	path := filepath.Join(testdata, name+".txt")
 	if os.Getenv("UPDATE_GOLDEN") != "" {
 		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {

@@ -216,7 +216,7 @@ func (d deploymentDiff) picture(s render.Style) string {
 	for _, name := range d.Drifted {
 		text += s.Line(fmt.Sprintf("drift: the spec of group %s is not that of version %d", name, d.Version), render.Warn)
 	}
-	if d.Labels {
+	if d.Labels && d.Version > 0 {
 		text += "the labels change\n"
 	}
 	for _, one := range d.Groups {

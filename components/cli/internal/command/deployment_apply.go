@@ -214,7 +214,11 @@ func (a *App) deployOnce(cmd *cobra.Command, cl *client.Client, out *deployed, f
 	if done.Of != 0 {
 		text += fmt.Sprintf(" with the content of version %d", done.Of)
 	}
-	a.print(text + ", request " + done.RequestID + "\n")
+	text += ", request " + done.RequestID + "\n"
+	if !f.wait {
+		text += fmt.Sprintf("its groups are in `cadre deployment describe %s`\n", out.Deployment)
+	}
+	a.print(text)
 	return nil
 }
 

@@ -103,7 +103,7 @@ func (f *fileFlags) read(paths []string) ([]groupfile.Group, error) {
 	case len(out) == 0 && f.only != "":
 		return nil, usagef("no group %q in the files", f.only)
 	case len(out) == 0:
-		return nil, usagef("no group block in the files")
+		return nil, usagef("no group block in the files; a deployment block is for `cadre deployment apply`")
 	}
 	return out, nil
 }

@@ -19,7 +19,7 @@ func Deployments(s Style, list []client.Deployment) string {
 	rows := [][]Cell{}
 	for _, d := range list {
 		v := d.Present()
-		rows = append(rows, []Cell{T(d.Name, Bold), C(fmt.Sprint(v.Number)), C(strings.Join(names(v), ", ")), C(labels(v)), C(clock(v.At)), C(v.By)})
+		rows = append(rows, []Cell{T(d.Name, Bold), C(fmt.Sprint(v.Number)), C(strings.Join(names(v), ", ")), C(labels(v)), C(clock(v.At)), C(format.ShortCaller(v.By))})
 	}
 	return s.Table([]string{"DEPLOYMENT", "VERSION", "GROUPS", "LABELS", "AT", "BY"}, rows)
 }
@@ -33,7 +33,7 @@ func Deployment(s Style, d client.DeploymentState, groups []*apiv1.GroupSummary)
 	}
 	rows := [][]Cell{}
 	for _, name := range names(v) {
-		spec, of := T("of the version", Good), &apiv1.GroupSummary{RolloutState: "gone"}
+		spec, of := T("of the version", Good), &apiv1.GroupSummary{RolloutState: "GONE"}
 		if slices.Contains(d.Drifted, name) {
 			spec = T("drifted", Warn)
 		}
@@ -43,7 +43,7 @@ func Deployment(s Style, d client.DeploymentState, groups []*apiv1.GroupSummary)
 			}
 		}
 		rows = append(rows, []Cell{
-			T(name, Bold), spec, C(fmt.Sprintf("%d/%d", of.GetAvailable(), of.GetReplicas())), C(format.Short(of.GetTargetRevision())), C(strings.ToLower(of.GetRolloutState())), C(of.GetMessage()),
+			T(name, Bold), spec, C(fmt.Sprintf("%d/%d", of.GetAvailable(), of.GetReplicas())), C(format.Short(of.GetTargetRevision())), T(of.GetRolloutState(), rolloutTone(of.GetRolloutState())), C(of.GetMessage()),
 		})
 	}
 	return s.Fields(fields...) + "\n" + s.Table([]string{"GROUP", "SPEC", "AVAILABLE", "TARGET", "ROLLOUT", "MESSAGE"}, rows)
@@ -57,7 +57,7 @@ func DeploymentHistory(s Style, d client.Deployment) string {
 		if i+1 < len(d.Versions) {
 			changed = changes(d.Versions[i+1], v)
 		}
-		rows = append(rows, []Cell{T(versionText(v), Bold), C(clock(v.At)), C(v.By), C(strings.Join(changed, ", ")), C(v.RequestID), C(v.Reason)})
+		rows = append(rows, []Cell{T(versionText(v), Bold), C(clock(v.At)), C(format.ShortCaller(v.By)), C(strings.Join(changed, ", ")), C(format.ShortRequest(v.RequestID)), C(v.Reason)})
 	}
 	return s.Table([]string{"VERSION", "AT", "BY", "CHANGED", "REQUEST", "REASON"}, rows)
 }

@@ -17,7 +17,7 @@ func Overrides(s Style, list []client.Override) string {
 	rows := [][]Cell{}
 	for _, m := range list {
 		rows = append(rows, []Cell{
-			T(overrideText(m), Bold), C(cmp.Or(m.Name, "everything")), C(cmp.Or(clock(m.Until), "taken back")), C(overrideLeft(m)), C(clock(m.At)), C(m.By), C(m.Reason),
+			T(overrideText(m), Bold), C(cmp.Or(m.Name, "everything")), C(cmp.Or(clock(m.Until), "taken back")), C(overrideLeft(m)), C(clock(m.At)), C(format.ShortCaller(m.By)), C(m.Reason),
 		})
 	}
 	return s.Table([]string{"OVERRIDE", "ON", "UNTIL", "LEFT", "SINCE", "BY", "REASON"}, rows)

@@ -93,7 +93,9 @@ func Status(s Style, v client.View, now time.Time) string {
 		head = append(head, Field{"transfers", Cell{transfers(*r), Plain}}, Field{lasts, Cell{took(*r, now), Plain}},
 			Field{"reason", Cell{r.Reason, rolloutTone(string(r.State))}})
 	}
-	head = append(head, Field{"now", Cell{st.Message, Plain}})
+	if v.Plan.Rollout == nil || v.Plan.Rollout.Reason != st.Message {
+		head = append(head, Field{"now", Cell{st.Message, Plain}})
+	}
 	b.WriteString(s.Fields(head...))
 	b.WriteString(Warnings(s, v.Plan.Warnings))
 	b.WriteString(conditions(s, st, now))

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"cadre.dev/client"
+	"cadre.dev/client/format"
 )
 
 // Queue prints everything that is planned in all groups, in its order.
@@ -29,7 +30,7 @@ func Queue(s Style, q client.Queue) string {
 				since = clock(e.Since)
 			}
 			rows = append(rows, []Cell{
-				C(strconv.Itoa(i + 1)), T(e.Slot, Bold), C(strings.ToLower(e.Kind)), T(e.State, tone), C(strconv.Itoa(e.Priority)), C(since), C(e.Actor), C(e.By), C(why),
+				C(strconv.Itoa(i + 1)), T(e.Slot, Bold), C(strings.ToLower(e.Kind)), T(e.State, tone), C(strconv.Itoa(e.Priority)), C(since), C(e.Actor), C(format.ShortCaller(e.By)), C(why),
 			})
 		}
 		b.WriteString(s.Table([]string{"#", "SLOT", "STEP", "STATE", "PRIORITY", "WAITS SINCE", "FOR", "BY", "WHY"}, rows))
@@ -54,7 +55,7 @@ func Limits(s Style, now client.LimitsNow) string {
 		if limit > 0 && used >= limit {
 			tone = Warn
 		}
-		return []Cell{T(name, Bold), C(limitText(limit)), T(strconv.Itoa(used), tone), C(l.By), C(l.Reason)}
+		return []Cell{T(name, Bold), C(limitText(limit)), T(strconv.Itoa(used), tone), C(format.ShortCaller(l.By)), C(l.Reason)}
 	}
 	return s.Table([]string{"LIMIT", "PLACES", "USED", "BY", "REASON"}, [][]Cell{
 		row("steps", l.Steps, now.Used.Steps), row("rollouts", l.Rollouts, now.Used.Rollouts), row("creations", l.Creations, now.Used.Creations),
