@@ -18,7 +18,7 @@ func CurrentRollout(r *operation.Rollout) string {
 	switch r.State {
 	case operation.Complete, operation.PartitionReached, operation.SupersededState:
 		return ""
-	case operation.Running, operation.PausedState, operation.FailedState:
+	case operation.Running, operation.BakingState, operation.PausedState, operation.RollingBack, operation.FailedState, operation.RolledBack:
 	}
 	return r.ID
 }
