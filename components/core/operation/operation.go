@@ -85,6 +85,10 @@ const (
 	ActorScaling Actor = "scaling"
 )
 
+// Rolls reports that a step of this Kind, made for by, brings a Slot to another Revision: each update, and a
+// replacement that a rollout makes. Other replacements give a Slot another CVM for its own sake.
+func (k Kind) Rolls(by Actor) bool { return k == Update || k == Replace && by == ActorRollout }
+
 // PhaseTimes is when each Phase was entered.
 type PhaseTimes map[Phase]time.Time
 

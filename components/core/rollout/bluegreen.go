@@ -21,11 +21,7 @@ func (w *world) rollKind(m *member) operation.Kind {
 }
 
 // rolls: c is the rollout's step of its member.
-func (c candidate) rolls() bool { return rolls(c.kind, c.actor) }
-
-func rolls(kind operation.Kind, actor operation.Actor) bool {
-	return kind == operation.Update || kind == operation.Replace && actor == operation.ActorRollout
-}
+func (c candidate) rolls() bool { return c.kind.Rolls(c.actor) }
 
 // holdsOfUnproven: no CVM is given up for a Revision at which no member serves.
 func (w *world) holdsOfUnproven(c candidate, _ evaluation) []Hold {

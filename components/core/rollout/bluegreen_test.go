@@ -81,6 +81,15 @@ func TestR15b_AReplacementIsCalledOffBeforeItDeletes(t *testing.T) {
 		if why := f.facts(op).Unwanted; why != "" {
 			t.Errorf("%s: %s", phase, why)
 		}
+		f.spec.UpdatePolicy.MinimalAction = group.ActionNone
+		if f.facts(op).Unwanted == "" {
+			t.Errorf("%s: it goes on although the spec replaces no members any more", phase)
+		}
+		f.spec.UpdatePolicy.MinimalAction = group.ActionReplace
+		f.obs.Refused = map[string]string{f.spec.Revision(): "no such image"}
+		if f.facts(op).Refused == "" {
+			t.Errorf("%s: it goes on although the platform refuses the revision", phase)
+		}
 		f.want("C")
 		if f.facts(op).Unwanted == "" {
 			t.Errorf("%s: it goes on although the spec moved on", phase)

@@ -18,7 +18,7 @@ func (w *world) domainOf(m *member) string {
 // time. The leader keeps none open either, because its update waits for all other members.
 func (w *world) keepsDomain(m *member) bool {
 	if m.open != nil {
-		return rolls(m.open.Kind, m.open.Actor) && !m.open.Way.Refreshes()
+		return m.open.Kind.Rolls(m.open.Actor) && !m.open.Way.Refreshes()
 	}
 	return m.inService() && w.outdated(m) && !w.refreshes(m) && !m.leads() && !m.named && !m.keptByHand() && !w.exceeds(m) && !w.triedAtTarget(m, false)
 }

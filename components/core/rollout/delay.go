@@ -17,7 +17,7 @@ func (w *world) findDelay() (slot string, until time.Time) {
 	for _, m := range w.members {
 		for i := range m.past {
 			op := &m.past[i]
-			if !rolls(op.Kind, op.Actor) || op.Phase != operation.Done || op.Actor == operation.ActorOperator {
+			if !op.Kind.Rolls(op.Actor) || op.Phase != operation.Done || op.Actor == operation.ActorOperator {
 				continue
 			}
 			ended := op.Times.Ended

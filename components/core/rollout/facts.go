@@ -127,16 +127,18 @@ func (w *world) unwanted(m *member, op operation.Operation) string {
 		return w.healed(m, op)
 	case op.Kind == operation.Restart || op.Kind == operation.Replace && (op.Actor != operation.ActorRollout || op.MadeWay()):
 		return ""
+	case op.Kind == operation.Replace && w.spec.UpdatePolicy.MinimalAction != group.ActionReplace:
+		return "update_policy.minimal_action does not replace members any more"
 	case op.Kind == operation.Create && w.mayMakeAt(op.To):
 		return ""
-	case rolls(op.Kind, op.Actor) && !w.outdated(m):
+	case op.Kind.Rolls(op.Actor) && !w.outdated(m):
 		return "the slot is not outdated any more"
 	case op.To != m.want.revision:
 		return fmt.Sprintf("the spec moved on to %.8s", m.want.revision)
 	case op.Kind == operation.Update && op.Actor != operation.ActorOperator && w.exceeds(m):
 		needed, _ := w.takes(m)
 		return fmt.Sprintf("%s: it takes %s, and update_policy.most_disruptive_allowed_action is %s", HoldActionNotAllowed, needed, group.MostDisruptive(w.spec))
-	case w.rollout.State == operation.FailedState && w.attempts(m, op.To) == 0 && rolls(op.Kind, op.Actor):
+	case w.rollout.State == operation.FailedState && w.attempts(m, op.To) == 0 && op.Kind.Rolls(op.Actor):
 		return "the rollout failed: " + w.rollout.Reason
 	}
 	return ""

@@ -13,7 +13,7 @@ func limited(kind operation.Kind, by operation.Actor, way operation.Way, down bo
 	switch {
 	case kind == operation.Create && by == operation.ActorScaling:
 		return queue.Creations
-	case rolls(kind, by) && (by == operation.ActorRollout || by == "") && !way.Refreshes() && !down:
+	case kind.Rolls(by) && (by == operation.ActorRollout || by == "") && !way.Refreshes() && !down:
 		return queue.Steps
 	}
 	return ""

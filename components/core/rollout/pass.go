@@ -62,7 +62,7 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 	}
 	f.Unwanted = w.unwanted(m, op)
 	f.Elsewhere = op.To != m.want.revision
-	if op.Kind == operation.Update {
+	if op.Kind.Rolls(op.Actor) && !op.MadeWay() {
 		f.Refused = w.obs.Refused[op.To] // the platform is asked about it until it accepts it
 	}
 	if op.Kind == operation.Drain || op.Kind == operation.Update && len(op.Call.Applied) > 0 {

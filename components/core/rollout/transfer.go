@@ -155,7 +155,7 @@ func (w *world) transfers() *int {
 }
 
 func madeTransfer(op operation.Operation) int {
-	if rolls(op.Kind, op.Actor) && op.Way.Mode != operation.ModeEnv && op.Transfer != nil && op.Transfer.Made && !op.Transfer.Relief && !op.Transfer.Interim {
+	if op.Kind.Rolls(op.Actor) && op.Way.Mode != operation.ModeEnv && op.Transfer != nil && op.Transfer.Made && !op.Transfer.Relief && !op.Transfer.Interim {
 		return 1
 	}
 	return 0
