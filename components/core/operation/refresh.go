@@ -10,7 +10,7 @@ func (op Operation) refresh(f Facts, now time.Time) (Operation, []Effect) {
 		return op.because("waits until what the revision measures is known"), nil
 	}
 	if p := f.Platform; p == nil || p.ComposeHash != f.WantedHash || !p.Shape.Shows(f.WantedShape) {
-		return op.callOff(CauseUnwanted, "planned anew: the platform shows another compose file or size than the revision has, so that it takes a restart", now)
+		return op.callOff(CauseUnwanted, "planned again: the platform shows another compose file or size than the revision has, so that it takes a restart", now)
 	}
 	op.Call.HashWanted, op.Times.HealthyBy = f.WantedHash, now.Add(f.Limits.Healthy)
 	return op.enter(Booting, now).because("waits until the boot attests again, at the new revision"), nil

@@ -53,7 +53,7 @@ func TestARefreshWaitsForTheHashThatItProves(t *testing.T) {
 		edit(&f)
 		op, effects := step(t, op, f, now, Aborted)
 		wantNoEffects(t, effects)
-		if op.Failure.Cause != CauseUnwanted || !strings.HasPrefix(op.Reason, "planned anew") {
+		if op.Failure.Cause != CauseUnwanted || !strings.HasPrefix(op.Reason, "planned again") {
 			t.Errorf("%s: %s, %q", name, op.Failure.Cause, op.Reason)
 		}
 	}

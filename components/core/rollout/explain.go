@@ -34,7 +34,7 @@ func (w *world) message(actions []Action) string {
 		a := actions[i]
 		since := ""
 		if !r.WaitsSince.IsZero() && a.Actor == operation.ActorRollout {
-			since = "; the rollout waits for that since " + r.WaitsSince.UTC().Format(time.RFC3339)
+			since = "; the rollout waits since " + r.WaitsSince.UTC().Format(time.RFC3339)
 		}
 		return fmt.Sprintf("%s of %s waits: %s: %s%s", a.Kind, a.Slot, a.Holds[0].Predicate, a.Holds[0].Message, since)
 	}

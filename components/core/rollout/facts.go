@@ -120,7 +120,7 @@ func (w *world) unwanted(m *member, op operation.Operation) string {
 	case m.terminating:
 		return m.want.why
 	case op.Way.SkipDrain && op.Kind != operation.Create && w.serves(m):
-		return "the member came back and must be drained first: planned anew"
+		return "the member came back and must be drained first: planned again"
 	case op.Kind == operation.Replace && op.CVM.VMUUID == "" && !op.MadeWay() && w.isBack(m, op):
 		return "the platform lists CVM " + m.seen.Instance.VMUUID + " of the slot, which was lost when its replacement was asked for: ask again to replace it"
 	case op.Actor == operation.ActorHealing:
@@ -219,7 +219,7 @@ func (w *world) outOfTurn(m *member) string {
 			break
 		}
 		if higher.open != nil && higher.open.Kind == operation.Delete && !w.voteless(higher) {
-			return "planned anew: waits for the removal of " + higher.slot
+			return "planned again: waits for the removal of " + higher.slot
 		}
 	}
 	return ""

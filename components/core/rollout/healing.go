@@ -370,9 +370,9 @@ func (w *world) healed(m *member, op operation.Operation) string {
 	case !ok:
 		return "the slot does not have any more what was to be healed"
 	case r.kind != op.Kind:
-		return "planned anew: " + strings.ToLower(string(r.kind)) + " is what it needs now"
+		return "planned again: " + strings.ToLower(string(r.kind)) + " is what it needs now"
 	case op.Way.Service != "" && !a.inside:
-		return "planned anew: its CVM is what needs a restart now"
+		return "planned again: its CVM is what needs a restart now"
 	}
 	return ""
 }
