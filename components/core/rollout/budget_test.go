@@ -34,7 +34,7 @@ func TestR20_UIsEverythingThatIsNotAvailable(t *testing.T) {
 		}
 		p := f.plan()
 		wantExecutes(t, p)
-		if a := actionOf(t, p, "db-2"); !heldBy(a, HoldMaxUnavailable) {
+		if a := actionOf(t, p, "db-2"); !a.HeldBy(HoldMaxUnavailable) {
 			t.Errorf("%s: db-2 is held by %v", name, holdNames(a))
 		}
 	}
@@ -72,7 +72,7 @@ func TestR21_AReportingMemberIsNotDownByAnOldListing(t *testing.T) {
 		f.obs.Slots[1].Report.ReceivedAt = f.now.Add(-c.heard)
 		f.asks("db-1", "q")
 		p := f.plan()
-		if heldBy(actionOf(t, p, "db-1"), HoldMaxUnavailable) != c.held {
+		if actionOf(t, p, "db-1").HeldBy(HoldMaxUnavailable) != c.held {
 			t.Errorf("%s: %s", name, describe(p))
 		}
 	}
@@ -247,7 +247,7 @@ func TestR38_MeasuredRecoveryIsNotDisturbed(t *testing.T) {
 		p := f.plan()
 		held := false
 		for _, a := range p.Actions {
-			held = held || a.Slot == "db-1" && heldBy(a, HoldRecovering)
+			held = held || a.Slot == "db-1" && a.HeldBy(HoldRecovering)
 		}
 		if noted := p.Slots[1].Recovery.At.Equal(f.now); held != c.held || noted != c.noted {
 			t.Errorf("%s: held %t, noted %t", name, held, noted)

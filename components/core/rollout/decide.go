@@ -335,9 +335,7 @@ func (w *world) healsToCome(planned []Action) []Action {
 // excluded Slot that could be held.
 func (w *world) warnings(actions []Action) []string {
 	out := group.Warnings(w.spec)
-	frozen := func(a Action) bool {
-		return slices.ContainsFunc(a.Holds, func(h Hold) bool { return h.Predicate == HoldFrozen })
-	}
+	frozen := func(a Action) bool { return a.HeldBy(HoldFrozen) }
 	if w.obs.Freeze != nil && !slices.ContainsFunc(actions, frozen) {
 		out = append(out, w.frozen().Message)
 	}

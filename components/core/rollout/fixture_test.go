@@ -254,15 +254,6 @@ func holdNames(a Action) []string {
 	return out
 }
 
-func heldBy(a Action, predicate string) bool {
-	for _, h := range a.Holds {
-		if h.Predicate == predicate {
-			return true
-		}
-	}
-	return false
-}
-
 func wantExecutes(t *testing.T, p Plan, want ...string) {
 	t.Helper()
 	if got := executes(p); strings.Join(got, ", ") != strings.Join(want, ", ") {
@@ -273,14 +264,14 @@ func wantExecutes(t *testing.T, p Plan, want ...string) {
 func wantHeld(t *testing.T, p Plan, slot, predicate string) {
 	t.Helper()
 	a := actionOf(t, p, slot)
-	if a.Execute || !heldBy(a, predicate) {
+	if a.Execute || !a.HeldBy(predicate) {
 		t.Errorf("%s: execute %t, held by %v, want %q", slot, a.Execute, holdNames(a), predicate)
 	}
 }
 
 func wantNotHeld(t *testing.T, p Plan, slot, predicate string) {
 	t.Helper()
-	if a := actionOf(t, p, slot); heldBy(a, predicate) {
+	if a := actionOf(t, p, slot); a.HeldBy(predicate) {
 		t.Errorf("%s is held by %q: %v", slot, predicate, a.Holds)
 	}
 }

@@ -251,7 +251,7 @@ func TestR9_AStepOfAFlappingMemberNeedsPermission(t *testing.T) {
 			f := newFixture(1, "patroni").want("B").rolling()
 			ready(f)
 			edit(f)
-			if p := f.plan(); len(executes(p)) > 0 || !heldBy(actionOf(t, p, "db-0"), predicate) {
+			if p := f.plan(); len(executes(p)) > 0 || !actionOf(t, p, "db-0").HeldBy(predicate) {
 				t.Errorf("%s, %s: begins %v\n%s", state, predicate, executes(p), describe(p))
 			}
 			ill := newFixture(1, "patroni").want("B").rolling()

@@ -117,7 +117,7 @@ func TestR45_ASickMemberPrecedesAHalfDoneSlot(t *testing.T) {
 		f.obs.Slots[2].Admission, f.obs.Slots[2].Report = nil, nil
 		c.edit(f, op)
 		a := actionOf(t, f.plan(), "db-2")
-		if held := heldBy(a, HoldVoterCap); a.Kind != operation.Update || held != c.held {
+		if held := a.HeldBy(HoldVoterCap); a.Kind != operation.Update || held != c.held {
 			t.Errorf("%s: %s: %+v", name, a.Kind, a.Holds)
 		}
 	}

@@ -247,7 +247,7 @@ func TestR118_StatusAndHoldAgreeOnAGivenUpMember(t *testing.T) {
 	for pass, given := range []bool{false, true} {
 		p := f.plan()
 		told := p.Status.Instances[2].State == group.SlotQuarantined
-		held := hasAction(p, "db-2") && heldBy(actionOf(t, p, "db-2"), HoldQuarantined)
+		held := hasAction(p, "db-2") && actionOf(t, p, "db-2").HeldBy(HoldQuarantined)
 		if told != given || held != given {
 			t.Errorf("pass %d: told %t, held %t, want %t\n%s", pass, told, held, given, describe(p))
 		}

@@ -46,7 +46,7 @@ func TestR120_TwoAgentsDoNotShowWhichAgentIsDeaf(t *testing.T) {
 			continue
 		}
 		p := f.plan()
-		if wantExecutes(t, p); !heldBy(actionOf(t, p, "db-1"), HoldInsufficientReports) {
+		if wantExecutes(t, p); !actionOf(t, p, "db-1").HeldBy(HoldInsufficientReports) {
 			t.Errorf("%s: %s", name, describe(p))
 		}
 	}

@@ -326,7 +326,7 @@ func TestR122_AnOutageSpendsNoAttempts(t *testing.T) {
 			}
 			if a := actionOf(t, f.plan(), "db-1"); replace == group.ReplaceAuto && a.Kind != operation.Replace {
 				t.Errorf("%s: %+v", name, a)
-			} else if replace == group.ReplaceAsk && !heldBy(a, HoldQuarantined) {
+			} else if replace == group.ReplaceAsk && !a.HeldBy(HoldQuarantined) {
 				t.Errorf("%s: %+v", name, a)
 			}
 		}

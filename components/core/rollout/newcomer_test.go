@@ -261,7 +261,7 @@ func TestR21_R48_ALostVoterDoesNotWaitForNewcomers(t *testing.T) {
 		f.silent(1, f.now.Add(-10*time.Minute))
 		f.asks("db-1", "q1")
 		c.change(f)
-		if p := f.plan(); heldBy(actionOf(t, p, "db-1"), HoldMaxUnavailable) != c.held {
+		if p := f.plan(); actionOf(t, p, "db-1").HeldBy(HoldMaxUnavailable) != c.held {
 			t.Errorf("%s: want held %t\n%s", name, c.held, describe(p))
 		}
 	}

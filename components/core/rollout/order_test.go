@@ -555,7 +555,7 @@ func TestR103_ARequestByNamePassesTheHoldsOfTheRollout(t *testing.T) {
 		c.edit(f)
 		wantHeld(t, f.plan(), c.slot, predicate)
 		a := actionOf(t, f.asksFor(RequestUpdate, c.slot, "q").plan(), c.slot)
-		if a.Actor != operation.ActorOperator || heldBy(a, predicate) == c.passes {
+		if a.Actor != operation.ActorOperator || a.HeldBy(predicate) == c.passes {
 			t.Errorf("%s: a step of %s on request is held by %v", predicate, a.Actor, holdNames(a))
 		}
 		if PassedByName(predicate) != c.passes {

@@ -105,7 +105,7 @@ func TestR139_AHeldStepNamesTheDrain(t *testing.T) {
 		p := f.plan()
 		held := false
 		for _, a := range p.Actions {
-			held = held || a.Slot == "db-1" && a.Kind == want && !a.Execute && heldBy(a, HoldDrained)
+			held = held || a.Slot == "db-1" && a.Kind == want && !a.Execute && a.HeldBy(HoldDrained)
 		}
 		if !held || len(p.Answered) != 0 {
 			t.Errorf("%s: answered %v\n%s", kind, p.Answered, describe(p))

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"slices"
 	"time"
 
 	"cadre.dev/core/group"
@@ -75,6 +76,11 @@ type Action struct {
 	// Retarget is the open Operation that this Action gives another desired state (R105); nil: the Action gets an
 	// Operation of its own.
 	Retarget *operation.Operation `json:"-"`
+}
+
+// HeldBy reports that the predicate holds the Action.
+func (a Action) HeldBy(predicate string) bool {
+	return slices.ContainsFunc(a.Holds, func(h Hold) bool { return h.Predicate == predicate })
 }
 
 // Move is the change of an update from one Revision to another (R146).

@@ -264,7 +264,7 @@ func TestR74_APreconditionIsNoFailure(t *testing.T) {
 		t.Errorf("state %s: %s", p.Rollout.State, p.Rollout.Reason)
 	}
 	for _, a := range p.Actions {
-		if a.Slot == "db-2" && !heldBy(a, HoldBackoff) {
+		if a.Slot == "db-2" && !a.HeldBy(HoldBackoff) {
 			t.Errorf("%s is held by %v", a.Slot, holdNames(a))
 		}
 	}
@@ -326,7 +326,7 @@ func TestR99_NoSecondHealthySlotIsSpent(t *testing.T) {
 	p := f.plan()
 	wantExecutes(t, p)
 	for _, a := range p.Actions {
-		if !heldBy(a, HoldRolloutFailed) {
+		if !a.HeldBy(HoldRolloutFailed) {
 			t.Errorf("%s is held by %v", a.Slot, holdNames(a))
 		}
 	}
@@ -664,7 +664,7 @@ func TestR96_OnlyAFinishedUpdateOfARolloutDelaysTheNext(t *testing.T) {
 			c.edit(op)
 		})
 		p := f.plan()
-		if heldBy(actionOf(t, p, "db-1"), HoldStepDelay) != c.delays {
+		if actionOf(t, p, "db-1").HeldBy(HoldStepDelay) != c.delays {
 			t.Errorf("%s: db-1 is held by %v", name, holdNames(actionOf(t, p, "db-1")))
 		}
 	}

@@ -164,7 +164,7 @@ func TestR28_PropertyABrokenSlotIsNeverStarvedByHealthyOnes(t *testing.T) {
 			}
 			// A member that may serve costs budget like a healthy one.
 			w := newWorld(f.spec, f.rec, f.obs, f.now, f.t)
-			if !w.find(a.Slot).condition.mayServe() && heldBy(a, HoldMaxUnavailable) {
+			if !w.find(a.Slot).condition.mayServe() && a.HeldBy(HoldMaxUnavailable) {
 				t.Fatalf("%s is down and outdated and held by the budget\n%s", a.Slot, describe(p))
 			}
 			healthyFirst := slices.ContainsFunc(p.Actions, func(b Action) bool {
@@ -172,7 +172,7 @@ func TestR28_PropertyABrokenSlotIsNeverStarvedByHealthyOnes(t *testing.T) {
 			})
 			inStep := slices.ContainsFunc(p.Actions, func(b Action) bool { return b.Operation != "" })
 			brokenFirst := slices.ContainsFunc(p.Actions, func(b Action) bool { return b.Execute && b.Class == ClassBroken })
-			cap := heldBy(a, HoldVoterCap)
+			cap := a.HeldBy(HoldVoterCap)
 			if healthyFirst && cap && !inStep && !brokenFirst {
 				t.Fatalf("%s waits for a healthy one\n%s", a.Slot, describe(p))
 			}

@@ -96,7 +96,7 @@ func TestR44_RestartRule(t *testing.T) {
 		if a.Execute != c.want {
 			t.Errorf("%d voters, %d sick: execute %t, want %t, held by %v", c.size, c.sick, a.Execute, c.want, a.Holds)
 		}
-		if !c.want && !heldBy(a, HoldQuorum) {
+		if !c.want && !a.HeldBy(HoldQuorum) {
 			t.Errorf("%d voters, %d sick: held by %v", c.size, c.sick, holdNames(a))
 		}
 		if a.Before.Quorum == "" {
@@ -114,7 +114,7 @@ func TestR44_AVoterThatIsBehindOrOnAnotherTermIsNotInH(t *testing.T) {
 		f := newFixture(3, "consul").want("B").rolling().at(1, "B")
 		f.spec.UpdatePolicy.MaxUnavailableFixed = intp(3)
 		edit(f.obs.Slots[1].Report)
-		if a := actionOf(t, f.plan(), "db-2"); !heldBy(a, HoldQuorum) {
+		if a := actionOf(t, f.plan(), "db-2"); !a.HeldBy(HoldQuorum) {
 			t.Errorf("%s: held by %v", name, holdNames(a))
 		}
 	}
@@ -438,7 +438,7 @@ func TestR18_TheOnlyMemberWaitsForNoLeader(t *testing.T) {
 		for i := range n {
 			f.obs.Slots[i].Report.Role = RoleFollower
 		}
-		if p := f.plan(); heldBy(actionOf(t, p, "db-0"), HoldLeaderUnknown) != held {
+		if p := f.plan(); actionOf(t, p, "db-0").HeldBy(HoldLeaderUnknown) != held {
 			t.Errorf("%d members: %s", n, describe(p))
 		}
 	}
@@ -486,7 +486,7 @@ func TestR46_MembersThatVoteUnderAnEarlierWorkloadKeepTheirMajority(t *testing.T
 		f := former(3)
 		c.edit(f)
 		a := actionOf(t, f.asksFor(RequestReplace, "db-1", "q").plan(), "db-1")
-		if a.Kind != operation.Replace || c.held != "" && !heldBy(a, c.held) || c.held == "" && (heldBy(a, HoldQuorum) || heldBy(a, HoldQuorumUnknown)) {
+		if a.Kind != operation.Replace || c.held != "" && !a.HeldBy(c.held) || c.held == "" && (a.HeldBy(HoldQuorum) || a.HeldBy(HoldQuorumUnknown)) {
 			t.Errorf("%s: %s is held by %v, want %q", name, a.Kind, holdNames(a), c.held)
 		}
 	}

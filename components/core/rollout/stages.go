@@ -28,11 +28,8 @@ func (w *world) staged() bool { return w.stable != "" && w.stable != w.target }
 
 // stageNumber is the number of the open stage, from 1; 0: none is open.
 func (w *world) stageNumber() int {
-	r, passed := w.rollout, 0
-	if r == nil {
-		r = w.rec.Rollout
-	}
-	if r != nil && w.goesOn(r) {
+	passed := 0
+	if r := cmp.Or(w.rollout, w.rec.Rollout); r != nil && w.goesOn(r) {
 		passed = r.StagesPassed
 	}
 	if !w.staged() || passed >= len(w.spec.UpdatePolicy.Stages) {
@@ -136,7 +133,7 @@ func (p Plan) StageToPromote(spec group.Spec) (number int, ok bool) {
 	}
 	number = p.Rollout.StagesPassed + 1
 	waits := slices.ContainsFunc(p.Actions, func(a Action) bool {
-		return slices.ContainsFunc(a.Holds, func(h Hold) bool { return h.Predicate == HoldStagePromotion })
+		return a.HeldBy(HoldStagePromotion)
 	})
 	return number, waits && spec.UpdatePolicy.Stages[number-1].Asks() && p.Rollout.Promoted < number
 }

@@ -304,7 +304,7 @@ func TestR15_NoExtraMemberWhileEachStepWaits(t *testing.T) {
 		}
 		p := c.f.plan()
 		a := actionOf(t, p, "db-3")
-		if a.Kind != operation.Create || a.Execute != c.made || heldBy(a, HoldSurgeWaits) == c.made {
+		if a.Kind != operation.Create || a.Execute != c.made || a.HeldBy(HoldSurgeWaits) == c.made {
 			t.Errorf("%s: made %t\n%s", name, a.Execute, describe(p))
 		}
 	}

@@ -31,7 +31,7 @@ func (w *world) waitAt(limit queue.Limit, was queue.Wait, actions []Action) (out
 		if limited(a.Kind, a.Actor, a.Way, a.Before.Unavailable) != limit || a.Operation != "" {
 			continue
 		}
-		limits := slices.ContainsFunc(a.Holds, func(h Hold) bool { return h.Predicate == HoldClusterLimit })
+		limits := a.HeldBy(HoldClusterLimit)
 		begins = begins || a.Execute
 		waits = waits || limits || !a.Execute && !was.Since.IsZero()
 		out.Ready = out.Ready || limits && len(a.Holds) == 1

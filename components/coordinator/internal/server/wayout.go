@@ -121,7 +121,7 @@ func (c *caller) waitsForRetry(ctx context.Context, name string, state operation
 		return false, err
 	}
 	return slices.ContainsFunc(plan.Actions, func(a rollout.Action) bool {
-		return slices.ContainsFunc(a.Holds, func(h rollout.Hold) bool { return h.Predicate == rollout.HoldRefused })
+		return a.HeldBy(rollout.HoldRefused)
 	}), nil
 }
 
