@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"sync"
 	"time"
 
 	"cadre.dev/coordinator/internal/view"
@@ -52,7 +51,7 @@ func addresses(v *view.View, name string, slots []group.SlotRecord, used address
 // book holds the virtual addresses in use. Under one Lease only its holder assigns addresses, so
 // the leader reads them once and then adds to them.
 type book struct {
-	mu   sync.Mutex
+	mu   turn
 	used address.Used // guarded by mu
 	term uint64       // guarded by mu; of the Lease that used was read under
 	at   time.Time    // guarded by mu; when used was read

@@ -28,7 +28,7 @@ const (
 // entered has the values of specs and of records below control/ by the audit chain. Each change by
 // the API or by a leader has an entry, so a record that differs was edited in Consul KV.
 type entered struct {
-	mu sync.Mutex
+	mu turn
 	// at is the number of the last entry that was read; nil: none was read under this Lease.
 	at *uint64
 	// first is the index of the oldest kept entry: older records may have lost their entries.

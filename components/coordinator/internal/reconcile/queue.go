@@ -3,7 +3,6 @@ package reconcile
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"cadre.dev/coordinator/internal/observe"
 	"cadre.dev/coordinator/internal/view"
@@ -16,11 +15,11 @@ import (
 // steps: it reads the facts once, and then each pass writes those of its group.
 type line struct {
 	// turn is held by the one pass that begins limited work, from its decision until its records are written.
-	turn sync.Mutex
+	turn turn
 	// changed has capacity 1: one signal stands for all changes of the facts.
 	changed chan struct{}
 
-	mu     sync.Mutex
+	mu     turn
 	groups map[string]queue.Group // guarded by mu; nil: not read
 	term   uint64                 // guarded by mu; of the Lease that groups was read under
 }

@@ -188,7 +188,8 @@ type Reconciler struct {
 
 // New makes a Reconciler.
 func New(cfg Config) *Reconciler {
-	return &Reconciler{cfg: cfg, log: cfg.Log, began: time.Now(), silent: map[string]string{}, line: line{changed: make(chan struct{}, 1)}}
+	return &Reconciler{cfg: cfg, log: cfg.Log, began: time.Now(), silent: map[string]string{},
+		book: book{mu: newTurn()}, entered: entered{mu: newTurn()}, line: line{turn: newTurn(), mu: newTurn(), changed: make(chan struct{}, 1)}}
 }
 
 // Run waits for the Lease and leads while it lasts, until ctx ends.
