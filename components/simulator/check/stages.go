@@ -1,8 +1,10 @@
 package check
 
 import (
+	"slices"
 	"strings"
 
+	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/simulator/trace"
 )
@@ -38,8 +40,11 @@ func (s *state) beyondStage(op *operation.Operation, r *operation.Rollout) []str
 	if r == nil || r.From == "" || r.From == r.To || op.To != r.To || own != nil && own.bound != nil && own.bound.Extra || s.excludes(op.Group) {
 		return nil
 	}
-	most := 0
-	for _, sp := range s.specsOf(op.Group) {
+	if s.stable[op.Group] == op.To { // the rollout was complete before the group grew
+		return nil
+	}
+	most, specs := 0, s.specsOf(op.Group)
+	for _, sp := range specs {
 		if sp == nil || r.StagesPassed >= len(sp.UpdatePolicy.Stages) {
 			return nil
 		}
@@ -47,7 +52,8 @@ func (s *state) beyondStage(op *operation.Operation, r *operation.Rollout) []str
 	}
 	there := 1
 	for _, m := range s.members {
-		if b := m.bound; m.group == op.Group && m.slot != op.Slot && b != nil && !b.Extra && b.Assigned == op.To {
+		leaves := func(sp *group.Spec) bool { return !inScope(sp, m.slot) }
+		if b := m.bound; m.group == op.Group && m.slot != op.Slot && b != nil && !b.Extra && b.Assigned == op.To && !slices.ContainsFunc(specs, leaves) {
 			there++
 		}
 	}

@@ -46,6 +46,8 @@ func stagedCases() cases {
 			{"an operator asked for it", given("pg-2").op("a", "pg-1", draining, func(op *operation.Operation) { op.Actor = operation.ActorOperator })},
 			{"a repair", given("pg-2").op("a", "pg-1", draining, rolls, func(op *operation.Operation) { op.Before.Unavailable = true })},
 			{"the first revision", given("pg-2").rolls(operation.Running, func(r *operation.Rollout) { r.From = "" }).op("a", "pg-1", draining, rolls)},
+			{"the revision was stable before the group grew", given("pg-2").rolls(operation.Complete).rolls(operation.Running).op("a", "pg-1", draining, rolls)},
+			{"a slot at the target leaves the group", given("pg-2").spec("none", 2, stages).after(time.Minute).op("a", "pg-1", draining, rolls)},
 			{"an operator excludes a slot", given("pg-2").operator("control/exclude/pg-2").op("a", "pg-1", draining, rolls)},
 		},
 	}

@@ -44,6 +44,8 @@ type state struct {
 	// rollouts are the existing records, by id; failedFrom is the time of a rollout's verdict.
 	rollouts   map[string]*operation.Rollout
 	failedFrom map[string]time.Duration
+	// stable is the target of the last rollout that was complete, by group.
+	stable map[string]string
 	// failedHung are the rollouts that failed by a Slot whose workload hung in its step.
 	failedHung map[string]bool
 	// refusals counts, by rollout and Slot, the consecutive steps that the platform refused.
@@ -131,7 +133,7 @@ func walk(t trace.Trace, look func(s *state, i int, e trace.Event)) {
 		groups: map[string]*groupState{}, members: map[string]*member{}, operations: map[string]*operation.Operation{},
 		caller: map[string]string{}, recordedAt: map[string]int{}, failedAt: map[string]int{}, decidedAt: map[string]int{}, switches: map[string]time.Duration{}, cleared: map[string]time.Duration{},
 		givenUp: map[string][]givenUp{}, endings: map[string]*store.DeleteGroup{}, spared: map[string]time.Duration{}, asked: map[string]*store.QueueRequest{}, left: map[string]bool{},
-		rollouts: map[string]*operation.Rollout{}, failedFrom: map[string]time.Duration{}, failedHung: map[string]bool{}, refusals: map[string]map[string]int{},
+		rollouts: map[string]*operation.Rollout{}, failedFrom: map[string]time.Duration{}, stable: map[string]string{}, failedHung: map[string]bool{}, refusals: map[string]map[string]int{},
 		unseen: map[string]string{}, unsure: map[int]bool{},
 	}
 	for i, e := range t {
@@ -250,6 +252,9 @@ func (s *state) record(e trace.Event) {
 			s.failedHung[e.Rollout.ID] = s.failedByHanging(*e.Rollout.Verdict)
 		}
 		s.rollouts[e.Rollout.ID] = e.Rollout
+		if r := e.Rollout; r.State == operation.Complete {
+			s.stable[r.Group] = r.To
+		}
 	case e.GivenUp != nil:
 		all := s.givenUp[e.Group]
 		if n := len(all); n > 0 && all[n-1].until == 0 {
