@@ -6,7 +6,7 @@ import "cadre.dev/core/operation"
 func (w *world) holdsAgain(c candidate, op *operation.Operation) []Hold {
 	var holds []Hold
 	for i := range predicates {
-		if p := &predicates[i]; p.once == "" && p.appliesTo(w, c) {
+		if p := &predicates[i]; p.once == "" && p.appliesTo(w, &c) {
 			holds = append(holds, p.check(w, c, evaluation{taken: &taken{}, op: op})...)
 		}
 	}
@@ -24,7 +24,7 @@ func (w *world) holdsOf(c candidate, taken *taken) []Hold {
 func (w *world) allHoldsOf(c candidate, taken *taken) []Hold {
 	var holds []Hold
 	for i := range predicates {
-		if p := &predicates[i]; p.appliesTo(w, c) {
+		if p := &predicates[i]; p.appliesTo(w, &c) {
 			holds = append(holds, p.check(w, c, evaluation{taken: taken})...)
 		}
 	}

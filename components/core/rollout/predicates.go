@@ -66,26 +66,17 @@ var notDrain = []operation.Kind{operation.Create, operation.Update, operation.Re
 
 var notDelete = []operation.Kind{operation.Create, operation.Update, operation.Restart, operation.Replace}
 
-// appliesTo: the rule concerns such an Action.
-func (p predicate) appliesTo(w *world, c candidate) bool {
-	if p.actor != "" && c.actor != p.actor {
+// appliesTo: the rule concerns such an Action. Each pass asks this for every rule and member, so nothing is copied.
+func (p *predicate) appliesTo(w *world, c *candidate) bool {
+	switch {
+	case p.actor != "" && c.actor != p.actor, p.stops && c.refresh, harmOf(c.kind) < p.from:
 		return false
-	}
-	if p.stops && c.refresh {
-		return false
-	}
-	if harmOf(c.kind) < p.from || !p.concerns(c) {
-		return false
-	}
-	if p.from > constructive && (c.left || w.ending()) {
+	case p.only != nil && !slices.Contains(p.only, c.kind) && (!c.rolls() || !slices.Contains(p.only, operation.Update)):
+		return false // a rule about updates is about a rollout's replacements too
+	case p.from > constructive && (c.left || w.ending()):
 		return false // the member or the whole group already goes: nothing is left to protect
 	}
 	return !p.voluntary || c.condition == well || c.condition == lost
-}
-
-// concerns: the rule is about such Kinds. A rule about updates is about a rollout's replacements too.
-func (p predicate) concerns(c candidate) bool {
-	return p.only == nil || slices.Contains(p.only, c.kind) || c.rolls() && slices.Contains(p.only, operation.Update)
 }
 
 // ending: the whole group is being deleted.
