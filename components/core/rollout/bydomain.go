@@ -26,7 +26,7 @@ func (w *world) keepsDomain(m *member) bool {
 // domainsTurn finds the domain whose turn it is. A domain with updated members or an open update is finished first,
 // and the leader's domain begins last.
 func (w *world) domainsTurn() turn {
-	return w.found.turn.of(func() (first turn) {
+	return w.tally.turn.of(func() (first turn) {
 		begun, led := map[string]bool{}, map[string]bool{}
 		for _, m := range w.members {
 			d := w.domainOf(m)

@@ -26,7 +26,7 @@ func (w *world) holdsOfHearing(c candidate, _ evaluation) []Hold {
 
 // unheard returns why too few agents report to judge the group; empty while enough do.
 func (w *world) unheard() string {
-	t := w.tally
+	t := &w.tally
 	if t.expected == 0 || t.heard >= t.expected/2+1 {
 		return ""
 	}

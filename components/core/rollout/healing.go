@@ -36,27 +36,17 @@ const (
 // may be a preserved disk, or another unhealthy member. A CVM that the platform lists as running is never replaced:
 // an unreachable agent is no reason to give up a disk (R125).
 func (w *world) heals(m *member) (r remedy, a fault, ok bool) {
-	h, known := w.found.remedies[m]
-	if !known {
-		h.remedy, h.fault, h.ok = w.findRemedy(m)
-		if w.found.remedies == nil {
-			w.found.remedies = map[*member]healing{}
+	h := m.heals.of(func() (h healing) {
+		var faulty bool
+		if h.fault, faulty = w.faultOf(m); faulty && !h.fault.at.After(w.now) {
+			h.remedy, h.ok = w.remedyFor(m, h.fault)
 		}
-		w.found.remedies[m] = h
-	}
+		return h
+	})
 	return h.remedy, h.fault, h.ok
 }
 
-func (w *world) findRemedy(m *member) (r remedy, a fault, ok bool) {
-	a, faulty := w.faultOf(m)
-	if !faulty || a.at.After(w.now) {
-		return remedy{}, a, false
-	}
-	r, ok = w.remedyFor(m, a)
-	return r, a, ok
-}
-
-// rungFor is the remediation step of m for its fault, even before the fault is due.
+// remedyFor is the remediation step of m for its fault, even before the fault is due.
 func (w *world) remedyFor(m *member, a fault) (r remedy, ok bool) {
 	auto := w.spec.AutoHealing.Replace == group.ReplaceAuto
 	// A held update may be the repair of a CVM that is down, and keeps its disk.

@@ -95,7 +95,7 @@ func (w *world) limiterFor(m *member) limiter {
 }
 
 func (w *world) bucket() bucket {
-	return w.found.bucket.of(func() (b bucket) {
+	return w.tally.bucket.of(func() (b bucket) {
 		dead := map[string]bool{}
 		for _, m := range w.members {
 			b.emptied = later(b.emptied, m.record.Heals.Rated())

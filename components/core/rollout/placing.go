@@ -61,7 +61,7 @@ func (w *world) placed() placement.Request {
 // placesNow are the places before the pass begins steps. The open steps that await a node choose in the order of their
 // Slots, so that each choice counts the earlier choices, whichever step calls first.
 func (w *world) placesNow() *places {
-	return w.found.board.of(func() *places {
+	return w.tally.board.of(func() *places {
 		p := &places{board: placement.NewBoard(w.placed()), chosen: map[*member]operation.Placing{}}
 		for _, m := range w.everyone {
 			if w.awaitsNode(m) {

@@ -39,7 +39,7 @@ func (w *world) stageNumber() int {
 }
 
 func (w *world) openStage() stage {
-	return w.found.stage.of(func() stage {
+	return w.tally.stage.of(func() stage {
 		n := w.stageNumber()
 		if n == 0 {
 			return stage{}

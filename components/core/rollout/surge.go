@@ -132,7 +132,7 @@ func (w *world) holdsOfSurge(c candidate, _ evaluation) []Hold {
 	if !c.m.extra {
 		return nil
 	}
-	if why := w.found.surge.of(w.allStepsWait); why != "" {
+	if why := w.tally.surge.of(w.allStepsWait); why != "" {
 		return []Hold{hold(HoldSurgeWaits, "an extra slot is created once an update may begin: %s", why)}
 	}
 	return nil

@@ -10,9 +10,9 @@ import (
 // retally repeats the counts that depend on the rollout's Operations.
 func (w *world) retally() {
 	w.tally = tally{proven: w.tally.proven}
-	w.found.remedies, w.found.waits, w.found.bucket = nil, once[bool]{}, once[bucket]{}
-	w.found.turn, w.found.board, w.found.surge = once[turn]{}, once[*places]{}, once[string]{}
-	w.found.tolerated, w.found.stage = once[[]*member]{}, once[stage]{}
+	for _, m := range w.everyone {
+		m.heals = once[healing]{}
+	}
 	w.takeTally()
 }
 

@@ -16,7 +16,7 @@ func (w *world) tolerated() []*member {
 	if limit == 0 || group.HasVoters(w.spec) || w.view.voting {
 		return nil
 	}
-	return w.found.tolerated.of(func() []*member {
+	return w.tally.tolerated.of(func() []*member {
 		var failed []*member
 		for _, m := range w.members {
 			if v := w.evidenceOf(m); v != nil && v.Cause != operation.CauseUndecided {

@@ -28,7 +28,7 @@ func (w *world) waitsForPeople() bool {
 
 // waitsForDecision: the remaining work waits for an operator's approval, permission or request. Or it waits until the
 // platform accepts a refused call (R74), until the workload lets its members be stopped, or until a window opens (R97).
-func (w *world) waitsForDecision() bool { return w.lacksDecision() || w.found.waits.of(w.waitsForWord) }
+func (w *world) waitsForDecision() bool { return w.lacksDecision() || w.tally.waits.of(w.waitsForWord) }
 
 // lacksDecision: no step of the rollout may begin automatically, by the spec or by the records of operators.
 func (w *world) lacksDecision() bool {

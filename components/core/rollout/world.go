@@ -56,18 +56,27 @@ type world struct {
 	found   found
 }
 
-// found holds answers that many members need, computed once for all. retally resets the answers that depend on the
-// rollout's Operations.
+// found holds answers that many members need, computed once for all.
 type found struct {
-	// remedies are the remedies for a member.
-	remedies map[*member]healing
-	// bucket is the token bucket of the group's limiter.
-	bucket once[bucket]
 	// leaders counts, by Slot, the members that live and name it as their leader.
 	leaders once[map[string]int]
 	// terminating is the member that is removed first. givenUp are the Slots whose disk an operator gave up.
 	terminating once[*member]
 	givenUp     once[map[string]bool]
+	// grant is the work that the limits of the cluster let the group begin.
+	grant once[queue.Grant]
+	// versions are the versions that Revisions name.
+	versions map[string][]upgrade.Target
+	// opening is the next opening of a window of the spec.
+	opening once[opening]
+	// proven is the Revision for a new Slot until a member has proven the target.
+	proven once[string]
+}
+
+// judgements are such answers that depend on the rollout's Operations, as the tally does: retally drops both.
+type judgements struct {
+	// bucket is the token bucket of the group's limiter.
+	bucket once[bucket]
 	// waits: the rollout waits only for its workload's permission or an operator's decision.
 	waits once[bool]
 	// surge is the reason why each step that extra members are for waits; "": a step may begin.
@@ -77,14 +86,6 @@ type found struct {
 	turn  once[turn]
 	// stage is the open stage.
 	stage once[stage]
-	// grant is the work that the limits of the cluster let the group begin.
-	grant once[queue.Grant]
-	// versions are the versions that Revisions name.
-	versions map[string][]upgrade.Target
-	// opening is the next opening of a window of the spec.
-	opening once[opening]
-	// proven is the Revision for a new Slot until a member has proven the target.
-	proven once[string]
 	// tolerated are the Slots without which the rollout goes on (R100).
 	tolerated once[[]*member]
 }
@@ -140,6 +141,8 @@ type member struct {
 	terminating bool
 	// extra: the Slot exists for the time of a rollout, beyond the group's size.
 	extra bool
+	// heals is the remedy for the member's fault, found on demand.
+	heals once[healing]
 	availability
 }
 
@@ -397,6 +400,7 @@ func (w *world) seenAt(ordinal int) *SlotObservation {
 // tally holds the group-wide counts that the rules need, taken once a pass. A rule that counted alone would make the
 // pass quadratic.
 type tally struct {
+	judgements
 	// unavailable are the members of U, open are the members in a step, in order (R20). unsure counts the members of U
 	// that may serve.
 	unavailable []*member
