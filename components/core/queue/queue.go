@@ -146,35 +146,58 @@ func (l Limits) free(name Limit, groups []Group) int {
 // goes first, then the group that waits longer, then the first by name. A group that needs a place for its rollout and finds
 // none takes no step, and so keeps no step from the groups that have such a place.
 func Judge(l Limits, groups []Group, name string) Grant {
-	return Grant{
-		Step:   l.line(groups, name, Steps, func(g Group) Wait { return g.Step }),
-		Create: l.line(groups, name, Creations, func(g Group) Wait { return g.Create }),
+	lines := l.lines(groups)
+	return Grant{Step: lines[0].judge(groups, name), Create: lines[1].judge(groups, name)}
+}
+
+// line is the line of the groups that wait for a limit, with the places that are left for them.
+type line struct {
+	limit          Limit
+	of             func(Group) Wait
+	left, rollouts int
+}
+
+func (l Limits) lines(groups []Group) [2]line {
+	rollouts := l.free(Rollouts, groups)
+	return [2]line{
+		{Steps, func(g Group) Wait { return g.Step }, l.free(Steps, groups), rollouts},
+		{Creations, func(g Group) Wait { return g.Create }, l.free(Creations, groups), rollouts},
 	}
 }
 
-// line serves the groups of one line in their order, up to the group of this name.
-func (l Limits) line(groups []Group, name string, limit Limit, of func(Group) Wait) (v Verdict) {
-	left, rollouts := l.free(limit, groups), l.free(Rollouts, groups)
+// enters: g also needs a place for its rollout.
+func (l *line) enters(g Group) bool { return l.limit == Steps && !g.Rollout }
+
+// serve takes the places of g's next work; false: no place is left for its rollout.
+func (l *line) serve(g Group) bool {
+	if l.enters(g) {
+		if l.rollouts <= 0 {
+			return false
+		}
+		l.rollouts--
+	}
+	l.left--
+	return true
+}
+
+// judge serves the groups in their order, up to the group of this name.
+func (l *line) judge(groups []Group, name string) Verdict {
 	var behind, aheadOf []string // the groups ahead that wait for the limit, and for a place of a rollout
-	for _, g := range inOrder(groups, name, of) {
-		enters := limit == Steps && !g.Rollout
+	for _, g := range inOrder(groups, name, l.of) {
+		served := l.serve(g)
 		switch {
-		case g.Name != name && enters && rollouts <= 0:
-			aheadOf = append(aheadOf, g.Name)
-		case g.Name != name:
-			left--
-			if enters {
-				rollouts--
-				aheadOf = append(aheadOf, g.Name)
-			}
-			behind = append(behind, g.Name)
-		case enters && rollouts <= 0:
+		case g.Name == name && served:
+			return Verdict{Room: max(l.left+1, 0), Limit: l.limit, Users: users(groups, l.limit), Ahead: behind}
+		case g.Name == name:
 			return Verdict{Limit: Rollouts, Users: users(groups, Rollouts), Ahead: aheadOf}
-		default:
-			return Verdict{Room: max(left, 0), Limit: limit, Users: users(groups, limit), Ahead: behind}
+		case served:
+			behind = append(behind, g.Name)
+		}
+		if l.enters(g) {
+			aheadOf = append(aheadOf, g.Name)
 		}
 	}
-	return v
+	return Verdict{}
 }
 
 // inOrder returns the ready groups, and the group of this name, in the order in which they go.
@@ -213,22 +236,9 @@ func users(groups []Group, limit Limit) []string {
 
 // Next returns the groups that may begin work now and wait, for a leader that wakes them.
 func Next(l Limits, groups []Group) (names []string) {
-	lines := []struct {
-		limit Limit
-		of    func(Group) Wait
-	}{{Steps, func(g Group) Wait { return g.Step }}, {Creations, func(g Group) Wait { return g.Create }}}
-	for _, line := range lines {
-		left, rollouts := l.free(line.limit, groups), l.free(Rollouts, groups)
+	for _, line := range l.lines(groups) {
 		for _, g := range inOrder(groups, "", line.of) {
-			enters := line.limit == Steps && !g.Rollout
-			if left <= 0 || enters && rollouts <= 0 {
-				continue
-			}
-			left--
-			if enters {
-				rollouts--
-			}
-			if !slices.Contains(names, g.Name) {
+			if line.left > 0 && line.serve(g) && !slices.Contains(names, g.Name) {
 				names = append(names, g.Name)
 			}
 		}
