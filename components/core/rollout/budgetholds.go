@@ -46,6 +46,7 @@ func (w *world) others(c candidate, t *taken) (out away) {
 	default:
 		out.n -= btoi(own)
 	}
+	out.some = make([]string, 0, named)
 	for _, list := range lists {
 		for i := 0; i < len(list) && len(out.some) < min(out.n, named); i++ {
 			m := list[i]

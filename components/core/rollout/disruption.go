@@ -158,6 +158,9 @@ func (w *world) envUnapplied(m *member) bool {
 	if m.seen.Instance == nil || m.terminating || m.want.revision == "" {
 		return false
 	}
+	if len(w.spec.Instances) == 0 && m.record.OwnEnv == "" {
+		return false // no Slot has env values of its own: most groups, and each member asks several times
+	}
 	if _, known := w.contentOf(m.want.revision); !known {
 		return false
 	}
