@@ -25,7 +25,7 @@ func (c candidate) rolls() bool { return c.kind.Rolls(c.actor) }
 
 // holdsOfUnproven: no CVM is given up for a Revision at which no member serves.
 func (w *world) holdsOfUnproven(c candidate, _ evaluation) []Hold {
-	if w.provenAtTarget() {
+	if w.tally.proven {
 		return nil
 	}
 	return []Hold{hold(HoldTargetUnproven, "minimal_action is %s: %s is replaced once an extra slot is available at the target", group.ActionReplace, c.m.slot)}

@@ -54,14 +54,8 @@ func (w *world) trackRollout() {
 		// A Slot that recovers takes nothing back: the revision failed after its arrival (I6).
 	case bakes && !w.groupStopped() && w.stoppedBy() == "" && (done || r.State == operation.BakingState && !doing):
 		w.bakeAll(done)
-	case done && w.target != w.asked:
-		w.setState(operation.RolledBack, w.rolledBackText(excluded, why))
-	case done && w.spec.UpdatePolicy.Partition > 0 && len(w.tolerated()) == 0:
-		w.setState(operation.PartitionReached, fmt.Sprintf("every slot from ordinal %d on is at the target", w.spec.UpdatePolicy.Partition))
-	case done && why != "":
-		w.setState(operation.PartitionReached, fmt.Sprintf("every slot but %s is at the target: %s", excluded, why))
 	case done && !bakes:
-		w.complete("every slot is at the target and available")
+		w.end(excluded, why)
 	case !doing && reached(r.State):
 		// A Slot that was lost after its arrival is no failure of the rollout (R90).
 	case r.State == operation.FailedState:
@@ -82,6 +76,20 @@ func (w *world) trackRollout() {
 		} else {
 			w.setState(r.Onward(), cmp.Or(w.evidenceText(), w.stageText()))
 		}
+	}
+}
+
+// end ends the rollout, whose Slots are where it moved them. The spec or a tolerated failure left the excluded ones.
+func (w *world) end(excluded, why string) {
+	switch partition := w.spec.UpdatePolicy.Partition; {
+	case w.target != w.asked:
+		w.setState(operation.RolledBack, w.rolledBackText(excluded, why))
+	case partition > 0 && len(w.tolerated()) == 0:
+		w.setState(operation.PartitionReached, fmt.Sprintf("every slot from ordinal %d on is at the target", partition))
+	case why != "":
+		w.setState(operation.PartitionReached, fmt.Sprintf("every slot but %s is at the target: %s", excluded, why))
+	default:
+		w.complete("every slot is at the target and available")
 	}
 }
 

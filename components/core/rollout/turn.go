@@ -20,7 +20,7 @@ func (w *world) place(actions []Action) *queue.Place {
 // advances: the rollout runs, and waits for no person and no other group. Any other rollout
 // gives its place up, so that a limit never waits for a person.
 func (w *world) advances() bool {
-	return w.rollout.State.Moves() && w.workLeft() && !w.lacksDecision() && !w.waitsByWord(endedByWord) && !w.waitsForOverrides()
+	return w.rollout.State.Moves() && w.workLeft() && !w.lacksDecision() && !w.waitsByWord("") && !w.waitsForOverrides()
 }
 
 // waitAt is the group's place in the line of a limit. was is the recorded one. It stays while such work is needed, and

@@ -10,10 +10,7 @@ import (
 // waitsForPeople: the time of an operator's decision or approval, or of a heartbeating hook, does not count for the
 // rollout. The hook's absolute cap ends the hook's wait (R88).
 func (w *world) waitsForPeople() bool {
-	if w.waitsForDecision() {
-		return true
-	}
-	if w.waitsForOverrides() {
+	if w.waitsForDecision() || w.waitsForOverrides() {
 		return true
 	}
 	return slices.ContainsFunc(w.members, func(m *member) bool {
@@ -27,8 +24,11 @@ func (w *world) waitsForPeople() bool {
 }
 
 // waitsForDecision: the remaining work waits for an operator's approval, permission or request. Or it waits until the
-// platform accepts a refused call (R74), until the workload lets its members be stopped, or until a window opens (R97).
-func (w *world) waitsForDecision() bool { return w.lacksDecision() || w.tally.waits.of(w.waitsForWord) }
+// platform accepts a refused call (R74), until the workload lets its members be stopped, until a window opens (R97), or
+// for its turn at the limits of the cluster.
+func (w *world) waitsForDecision() bool {
+	return w.lacksDecision() || w.tally.waits.of(func() bool { return w.waitsByWord(HoldClusterLimit) })
+}
 
 // lacksDecision: no step of the rollout may begin automatically, by the spec or by the records of operators.
 func (w *world) lacksDecision() bool {
@@ -38,20 +38,14 @@ func (w *world) lacksDecision() bool {
 // endedByWord are the holds that only the workload's or an operator's permission ends, after any time.
 var endedByWord = []string{HoldMayDisrupt, HoldBusy, HoldLeaderNeedsApproval, HoldVersionStep, HoldIrreversible, HoldInterruption, HoldProtected, HoldDrained, HoldGateClosed, HoldAfterGroup}
 
-// endedByWordOrTurn adds the wait for a place at the limits of the cluster.
-var endedByWordOrTurn = append(slices.Clip(endedByWord), HoldClusterLimit)
-
-// waitsForWord: the rollout waits for such a permission, or for its turn in the cluster.
-func (w *world) waitsForWord() bool { return w.waitsByWord(endedByWordOrTurn) }
-
-// waitsByWord: each outdated Slot waits only for one of these holds, or for another Slot that does. No other Slot is
-// in trouble. A leader's step follows all other steps, and a step of another failure domain follows those of the first.
-// A step without room follows the creation of an extra member.
-func (w *world) waitsByWord(words []string) bool {
+// waitsByWord: each outdated Slot waits only for one of these holds or the named one, or for another Slot that does. No
+// other Slot is in trouble. A leader's step follows all other steps, and a step of another failure domain follows those of
+// the first. A step without room follows the creation of an extra member.
+func (w *world) waitsByWord(also string) bool {
 	if slices.ContainsFunc(w.tally.notAvailable, func(m *member) bool { return !m.keptByHand() && !w.awaitsCreation(m) }) {
 		return false
 	}
-	byWord := func(h Hold) bool { return slices.Contains(words, h.Predicate) }
+	byWord := func(h Hold) bool { return h.Predicate == also || slices.Contains(endedByWord, h.Predicate) }
 	creation := slices.ContainsFunc(w.tally.outdated, w.awaitsCreation)
 	first := creation
 	for _, m := range w.tally.outdated {

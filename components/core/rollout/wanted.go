@@ -12,7 +12,7 @@ import (
 // decideWanted settles the wanted Revision of each Slot. No other place does: partition, scale-out, removal and an
 // operator's override meet here.
 func (w *world) decideWanted() {
-	w.tally.proven = w.provenAtTarget()
+	w.tally.proven = slices.ContainsFunc(w.members, func(m *member) bool { return m.available && m.observed == w.target })
 	for _, m := range w.everyone {
 		m.want = w.wanted(m)
 	}
@@ -110,14 +110,4 @@ func (w *world) lastProven() (revision string, known bool) {
 func (w *world) mayMakeAt(revision string) bool {
 	proven, known := w.lastProven()
 	return revision == w.target || revision == w.stable || known && revision == proven
-}
-
-// provenAtTarget: one Slot is available at the target.
-func (w *world) provenAtTarget() bool {
-	for _, m := range w.members {
-		if m.available && m.observed == w.target {
-			return true
-		}
-	}
-	return false
 }
