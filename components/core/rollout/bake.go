@@ -45,7 +45,7 @@ func (w *world) bakes(m *member) bool {
 	if !w.bakeRuns() || !w.inScope(m) || m.want.revision != w.target {
 		return false
 	}
-	return w.rollout.State == operation.BakingState || w.openStage().number > 0 && w.inStage(m)
+	return w.rollout.State == operation.BakingState || w.openStage().number > 0 && w.openStage().lets(m)
 }
 
 // bakeName is the name of the present bake.
@@ -53,7 +53,7 @@ func (w *world) bakeName() string {
 	if w.rollout.State == operation.BakingState {
 		return "the last bake"
 	}
-	return "the bake of " + w.stageName(w.openStage())
+	return "the bake of " + w.openStage().name()
 }
 
 // bakeEvidence returns the verdict about a member that fails while it bakes; nil: no such member.

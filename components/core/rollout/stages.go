@@ -14,13 +14,32 @@ import (
 // are there already count first, then the Slots that the rollout would update next. So no stage waits for a leader or a
 // failure domain that the order of the rollout puts last. A stage with all its Slots available bakes, and is promoted.
 
-// stage is the open stage; its number is 0 where none is open.
+// stage is the open stage.
 type stage struct {
 	group.Stage
-	number int
+	// number is its place among all stages, from 1; 0: none is open. slots is the size of the group.
+	number, slots int
+	all           []group.Stage
 	// members are the Slots of the stage.
 	members map[*member]bool
 }
+
+func (s stage) name() string { return fmt.Sprintf("stage %d of %d", s.number, len(s.all)) }
+
+// next names the Slots that move after the stage.
+func (s stage) next() string {
+	n := s.slots
+	if s.number < len(s.all) {
+		n = s.all[s.number].Of(n)
+	}
+	if n >= s.slots {
+		return "all slots"
+	}
+	return fmt.Sprintf("%d of %d slots", n, s.slots)
+}
+
+// lets: m may move. Extra members are updated before all others.
+func (s stage) lets(m *member) bool { return s.number == 0 || m.extra || s.members[m] }
 
 // staged: the rollout leaves a proven Revision for another one. Stages and bakes do not concern the first Revision of a
 // group, and no way back to the stable one.
@@ -44,7 +63,8 @@ func (w *world) openStage() stage {
 		if n == 0 {
 			return stage{}
 		}
-		s := stage{Stage: w.spec.UpdatePolicy.Stages[n-1], number: n, members: map[*member]bool{}}
+		all := w.spec.UpdatePolicy.Stages
+		s := stage{Stage: all[n-1], number: n, all: all, slots: w.spec.Replicas, members: map[*member]bool{}}
 		var others []*member
 		for _, m := range w.members {
 			switch {
@@ -56,7 +76,7 @@ func (w *world) openStage() stage {
 			}
 		}
 		slices.SortStableFunc(others, w.nextInStage)
-		for _, m := range others[:max(0, min(len(others), s.Of(w.spec.Replicas)-len(s.members)))] {
+		for _, m := range others[:max(0, min(len(others), s.Of(s.slots)-len(s.members)))] {
 			s.members[m] = true
 		}
 		return s
@@ -80,17 +100,11 @@ func (w *world) nextInStage(a, b *member) int {
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), -cmp.Compare(a.ordinal, b.ordinal))
 }
 
-// inStage: the open stage lets m move. Extra members are updated before all others.
-func (w *world) inStage(m *member) bool {
-	s := w.openStage()
-	return s.number == 0 || m.extra || s.members[m]
-}
-
 // holdsOfStage holds the rollout's step of a Slot outside of the open stage. A member that never was available at the
 // Revision that it runs passes: only the update repairs it, and the Slots of the stage would wait for its place in the
 // budget.
 func (w *world) holdsOfStage(c candidate, _ evaluation) []Hold {
-	if c.to != w.target || w.inStage(c.m) || c.condition != well && c.condition != lost && !c.m.provenAt(c.m.runs()) {
+	if c.to != w.target || w.openStage().lets(c.m) || c.condition != well && c.condition != lost && !c.m.provenAt(c.m.runs()) {
 		return nil
 	}
 	return w.holdsPromotion()
@@ -100,25 +114,25 @@ func (w *world) holdsOfStage(c candidate, _ evaluation) []Hold {
 func (w *world) holdsPromotion() []Hold {
 	s, r := w.openStage(), w.rollout
 	until := r.BakeSince.Add(s.Bake.D())
-	switch waits := w.awaited(s.members); {
+	switch waits := w.awaited(s); {
 	case r.BakeSince.IsZero():
-		return []Hold{hold(HoldStage, "%s is open: %s first", w.stageName(s), cmp.Or(waits, "its slots"))}
+		return []Hold{hold(HoldStage, "%s is open: %s first", s.name(), cmp.Or(waits, "its slots"))}
 	case waits != "" && !w.now.Before(until):
-		return []Hold{hold(HoldStage, "%s bakes until %s is available again", w.stageName(s), waits)}
+		return []Hold{hold(HoldStage, "%s bakes until %s is available again", s.name(), waits)}
 	}
 	// An override of the bake opens the next stage. If it passed the hold of each Slot instead, all Slots would pass the
 	// promotion and the size of each later stage as well.
 	if w.now.Before(until) && w.overrideOf(HoldStageBaking) == nil {
-		return []Hold{holdUntil(until, HoldStageBaking, "%s bakes until %s; next: %s", w.stageName(s), w.clockText(until), w.afterStage(s))}
+		return []Hold{holdUntil(until, HoldStageBaking, "%s bakes until %s; next: %s", s.name(), w.clockText(until), s.next())}
 	}
 	var holds []Hold
 	if s.Asks() && r.Promoted < s.number {
-		holds = append(holds, hold(HoldStagePromotion, "%s has baked; next: %s; to go on: cadre rollout promote %s", w.stageName(s), w.afterStage(s), w.spec.Name))
+		holds = append(holds, hold(HoldStagePromotion, "%s has baked; next: %s; to go on: cadre rollout promote %s", s.name(), s.next(), w.spec.Name))
 	}
 	for _, gate := range w.spec.Gates {
 		if slices.Contains(gate.On, group.GateOnPromote) {
 			if h, closed := w.heldByGate(gate, "", ""); closed {
-				holds = append(holds, holdUntil(h.Until, HoldStagePromotion, "%s has baked; next: %s; %s", w.stageName(s), w.afterStage(s), h.Message))
+				holds = append(holds, holdUntil(h.Until, HoldStagePromotion, "%s has baked; next: %s; %s", s.name(), s.next(), h.Message))
 			}
 		}
 	}
@@ -146,22 +160,6 @@ func (w *world) clockText(at time.Time) string {
 	return at.UTC().Format(time.RFC3339)
 }
 
-func (w *world) stageName(s stage) string {
-	return fmt.Sprintf("stage %d of %d", s.number, len(w.spec.UpdatePolicy.Stages))
-}
-
-// afterStage names the Slots that move after s.
-func (w *world) afterStage(s stage) string {
-	n := w.spec.Replicas
-	if next := w.spec.UpdatePolicy.Stages; s.number < len(next) {
-		n = next[s.number].Of(n)
-	}
-	if n >= w.spec.Replicas {
-		return "all slots"
-	}
-	return fmt.Sprintf("%d of %d slots", n, w.spec.Replicas)
-}
-
 // stageText describes the open stage for the rollout's record; "": none is open.
 func (w *world) stageText() string {
 	s := w.openStage()
@@ -175,11 +173,11 @@ func (w *world) stageText() string {
 	return strings.Join(texts, "; ")
 }
 
-// awaited names the Slots that are not available at the target, in order; "": all are.
-func (w *world) awaited(members map[*member]bool) string {
+// awaited names the Slots of the stage that are not available at the target, in order; "": all are.
+func (w *world) awaited(s stage) string {
 	var names []string
 	for _, m := range w.members {
-		if members[m] && !w.tolerates(m) && (!m.available || w.outdated(m)) {
+		if s.members[m] && !w.tolerates(m) && (!m.available || w.outdated(m)) {
 			names = append(names, m.slot)
 		}
 	}
@@ -193,7 +191,7 @@ func (w *world) keepStages() {
 		if p := w.promote; p != nil && p.Rollout == r.ID && p.Stage == s.number {
 			r.Promoted, r.PromotedBy, r.PromoteRequest = s.number, p.By, p.ID
 		}
-		w.keepBake(w.awaited(s.members) == "", w.unproven(s.members))
+		w.keepBake(w.awaited(s) == "", w.unproven(s))
 		if r.BakeSince.IsZero() || len(w.holdsPromotion()) > 0 {
 			return
 		}
@@ -204,9 +202,9 @@ func (w *world) keepStages() {
 	r.BakeSince = time.Time{} // a newer spec may leave out a stage that bakes
 }
 
-// unproven: a Slot of them has yet to arrive, or has to arrive again. A Slot that was there and is away is no such Slot.
-func (w *world) unproven(members map[*member]bool) bool {
-	for m := range members {
+// unproven: a Slot of the stage has yet to arrive, or has to arrive again. A Slot that was there and is away is no such Slot.
+func (w *world) unproven(s stage) bool {
+	for m := range s.members {
 		if !w.tolerates(m) && (w.outdated(m) || m.missing() || !m.provenAt(w.target)) {
 			return true
 		}

@@ -49,7 +49,7 @@ func (w *world) waitsByWord(also string) bool {
 	creation := slices.ContainsFunc(w.tally.outdated, w.awaitsCreation)
 	first := creation
 	for _, m := range w.tally.outdated {
-		if !w.inStage(m) || w.awaitsCreation(m) {
+		if !w.openStage().lets(m) || w.awaitsCreation(m) {
 			continue
 		}
 		holds := w.holdsOf(w.rollsTo(m), &taken{})
@@ -109,7 +109,7 @@ func (w *world) waitsForOverrides() bool {
 		case !w.inScope(m):
 		case m.open != nil || !m.available:
 			return false
-		case w.inStage(m): // the others wait for the stage
+		case w.openStage().lets(m): // the others wait for the stage
 			waiting = append(waiting, m)
 		}
 	}
