@@ -42,7 +42,7 @@ func (w *world) bakeRuns() bool { return w.rollout != nil && !w.rollout.BakeSinc
 
 // bakes: the bake of m runs.
 func (w *world) bakes(m *member) bool {
-	if !w.bakeRuns() || !w.inScope(m) || m.want.revision != w.target {
+	if !w.bakeRuns() || !m.inScope() || m.want.revision != w.target {
 		return false
 	}
 	return w.rollout.State == operation.BakingState || w.openStage().number > 0 && w.openStage().lets(m)

@@ -170,8 +170,7 @@ func TestR65_ConsecutiveFailuresOfAStepAreItsTries(t *testing.T) {
 		"an update that is late":      {[]operation.Operation{failed(operation.Update, "B", operation.Failed, operation.CauseDeadline)}, operation.Update, 1, 0},
 		"a removal, wherever it led":  {[]operation.Operation{failed(operation.Delete, "", operation.Failed, operation.CauseRefused)}, operation.Delete, 1, 1},
 	} {
-		w := &world{now: epoch.Add(time.Second)}
-		n, refusals, last := w.tries(candidate{m: &member{slot: "db-1", history: history{past: c.past}}, kind: c.kind, to: "B"})
+		n, refusals, last := candidate{m: &member{slot: "db-1", history: history{past: c.past}}, kind: c.kind, to: "B"}.tries()
 		if n != c.n || refusals != c.refusals || (last != nil) != (n > 0) {
 			t.Errorf("%s: %d tries, %d refused, last %+v", name, n, refusals, last)
 		}

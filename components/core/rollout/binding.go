@@ -27,7 +27,7 @@ func (m *member) bind(appID string) {
 // removed reports that the Slot is wanted again and that an earlier Delete of the Slot removed its CVM. An operator
 // gave up the disk with that CVM, so the CVM is not lost.
 func (w *world) removed(m *member) bool {
-	return !m.terminating && m.vanished() && w.platformKnown(m) && m.tookAway()
+	return !m.terminating && m.vanished() && w.platformKnown(m) && m.removal != nil
 }
 
 // unbind moves the CVM that a Replace removes into the Slot's lineage, once that CVM is gone. From then on, a CVM

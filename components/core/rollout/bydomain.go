@@ -32,7 +32,7 @@ func (w *world) domainsTurn() turn {
 			d := w.domainOf(m)
 			led[d] = led[d] || m.leads() || m.named
 			open := m.open != nil && w.keepsDomain(m)
-			begun[d] = begun[d] || open || w.inScope(m) && m.observed != "" && !w.outdated(m)
+			begun[d] = begun[d] || open || m.inScope() && m.observed != "" && !w.outdated(m)
 		}
 		rank := func(d string) int { return 2*btoi(!begun[d]) + btoi(led[d]) }
 		for _, m := range w.members {

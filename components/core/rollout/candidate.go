@@ -2,8 +2,8 @@ package rollout
 
 import "cadre.dev/core/operation"
 
-// removal is the candidate for a Slot that is no longer wanted.
-func (w *world) removal(m *member) candidate {
+// removalOf is the candidate for a Slot that is no longer wanted.
+func removalOf(m *member) candidate {
 	return candidate{m: m, kind: operation.Delete, actor: operation.ActorScaling, condition: m.condition}
 }
 

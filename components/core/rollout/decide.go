@@ -178,7 +178,7 @@ func (w *world) action(c candidate) Action {
 	if a.From == "" || m.pendingBoot.To == "" && m.awaitsBoot() {
 		a.From = m.record.Assigned // the Boot that proved the other Revision is gone, by a step of the Slot
 	}
-	a.Attempt, a.Ticket = 1+w.attempts(m, c.to), w.ticketOf(c)
+	a.Attempt, a.Ticket = 1+m.attempts(c.to), w.ticketOf(c)
 	a.Set.Joins, a.Extra = w.joins(c), m.record.Extra
 	if c.kind == operation.Create {
 		a.From = ""
@@ -239,7 +239,7 @@ func (w *world) slotRecords() (records []group.SlotRecord, forget []string) {
 		if w.ending() {
 			gone = (gone && !listed || w.obs.Deletion.KeepCVMs) && len(followers) == 0
 		} else {
-			gone = gone && (w.deleted(m) || m.seen.Protection == nil && w.obs.Freeze == nil)
+			gone = gone && (m.deleted() || m.seen.Protection == nil && w.obs.Freeze == nil)
 		}
 		set := w.inSet(m)
 		out := set == operation.SetUnasked || set == operation.SetAbsent

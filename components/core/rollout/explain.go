@@ -49,7 +49,7 @@ func (w *world) message(actions []Action) string {
 	}
 	for _, m := range w.members {
 		if !m.available {
-			return fmt.Sprintf("waits for %s: %s", m.slot, w.whyNot(m))
+			return fmt.Sprintf("waits for %s: %s", m.slot, m.whyNot())
 		}
 	}
 	if r.State == operation.RolledBack {

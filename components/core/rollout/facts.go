@@ -121,7 +121,7 @@ func (w *world) unwanted(m *member, op operation.Operation) string {
 		return m.want.why
 	case op.Way.SkipDrain && op.Kind != operation.Create && w.serves(m):
 		return "the member came back and must be drained first: planned again"
-	case op.Kind == operation.Replace && op.CVM.VMUUID == "" && !op.MadeWay() && w.isBack(m, op):
+	case op.Kind == operation.Replace && op.CVM.VMUUID == "" && !op.MadeWay() && m.isBack(op):
 		return "the platform lists CVM " + m.seen.Instance.VMUUID + " of the slot, which was lost when its replacement was asked for: ask again to replace it"
 	case op.Actor == operation.ActorHealing:
 		return w.healed(m, op)
@@ -138,7 +138,7 @@ func (w *world) unwanted(m *member, op operation.Operation) string {
 	case op.Kind == operation.Update && op.Actor != operation.ActorOperator && w.exceeds(m):
 		needed, _ := w.takes(m)
 		return fmt.Sprintf("%s: it takes %s, and update_policy.most_disruptive_allowed_action is %s", HoldActionNotAllowed, needed, group.MostDisruptive(w.spec))
-	case w.rollout.State == operation.FailedState && w.attempts(m, op.To) == 0 && op.Kind.Rolls(op.Actor):
+	case w.rollout.State == operation.FailedState && m.attempts(op.To) == 0 && op.Kind.Rolls(op.Actor):
 		return "the rollout failed: " + w.rollout.Reason
 	}
 	return ""
@@ -146,7 +146,7 @@ func (w *world) unwanted(m *member, op operation.Operation) string {
 
 // isBack reports that a later listing has the CVM that op was to replace because a listing lacked it. Before the
 // call, any CVM with the Slot's name counts as that CVM.
-func (w *world) isBack(m *member, op operation.Operation) bool {
+func (m *member) isBack(op operation.Operation) bool {
 	i := m.seen.Instance
 	return i != nil && (op.Call.Part == "" || m.bound(i))
 }
@@ -164,7 +164,7 @@ func (w *world) serves(m *member) bool {
 
 // again is the candidate of op for the evaluation right before its call. A member that was down at the decision is
 // evaluated in its present condition. A member that served then counts as serving, since op's drain took it away.
-func (w *world) again(m *member, op operation.Operation) candidate {
+func (m *member) again(op operation.Operation) candidate {
 	c := candidate{m: m, kind: op.Kind, to: op.To, actor: op.Actor, refresh: op.Way.Refreshes(), service: op.Way.Service, condition: well}
 	if op.Before.Unavailable {
 		c.condition, c.marked = m.condition, op.Request.ID != "" && op.Actor == operation.ActorOperator
@@ -246,5 +246,5 @@ func (w *world) unwantedByHand(m *member, op operation.Operation) string {
 	if harmOf(op.Kind) < disruptive {
 		return ""
 	}
-	return firstMessage(w.holdsOfProtection(w.again(m, op), evaluation{op: &op}))
+	return firstMessage(w.holdsOfProtection(m.again(op), evaluation{op: &op}))
 }

@@ -84,7 +84,7 @@ func (w *world) gate(revision string) policy.Decision {
 // proof. A Slot that boots another Revision is no longer at the Revision of its last admission.
 func (w *world) outdated(m *member) bool {
 	switch {
-	case !w.inScope(m):
+	case !m.inScope():
 		return false
 	case m.observed == "":
 		// The member needs an update if an operator must bind the CVM with its name, or must allow its assigned Revision

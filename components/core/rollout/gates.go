@@ -127,5 +127,5 @@ func (w *world) gatesStop(m *member, op operation.Operation) string {
 	if op.Decided() || op.Touched() {
 		return ""
 	}
-	return firstMessage(w.holdsOfGates(w.again(m, op), evaluation{op: &op}))
+	return firstMessage(w.holdsOfGates(m.again(op), evaluation{op: &op}))
 }

@@ -70,7 +70,7 @@ func (w *world) stoppedBy() string {
 
 // holdsOfFailure: after a failure no voluntary step begins until an operator decides (R99).
 func (w *world) holdsOfFailure(c candidate, _ evaluation) []Hold {
-	if w.rollout.State != operation.FailedState || c.marked && w.attempts(c.m, c.to) > 0 {
+	if w.rollout.State != operation.FailedState || c.marked && c.m.attempts(c.to) > 0 {
 		return nil
 	}
 	return []Hold{hold(HoldRolloutFailed, "the rollout failed (%s); write a corrected spec, go back: cadre rollout undo %s, or let it go on: cadre rollout retry %s", w.rollout.Reason, w.spec.Name, w.spec.Name)}
@@ -158,7 +158,7 @@ func (w *world) holdsOfCreate(c candidate, l evaluation) []Hold {
 	// No member that bootstraps a set is available before a majority of them runs.
 	if w.spec.ManagementPolicy != group.Parallel && !w.founds(c.m) {
 		if before := w.predecessor(c.m); before != nil {
-			holds = append(holds, hold(HoldPredecessor, "waits for %s: %s", before.slot, w.whyNot(before)))
+			holds = append(holds, hold(HoldPredecessor, "waits for %s: %s", before.slot, before.whyNot()))
 		}
 	}
 	if limit, n := w.spec.UpdatePolicy.MaxCreating, len(w.tally.creating)+len(l.taken.creates); limit > 0 && n >= limit && !w.founds(c.m) {
@@ -199,7 +199,7 @@ func (w *world) holdsOfScaleIn(c candidate, l evaluation) []Hold {
 		blocking = l.taken.order[0] // a step of this pass counts as begun, even if it is a step of a Slot that is wanted again
 	}
 	if blocking != nil && !c.left {
-		holds = append(holds, hold(HoldOthersUnavailable, "waits for %s: %s", blocking.slot, w.whyNot(blocking)))
+		holds = append(holds, hold(HoldOthersUnavailable, "waits for %s: %s", blocking.slot, blocking.whyNot()))
 	}
 	return holds
 }
@@ -225,7 +225,7 @@ func (w *world) firstTerminating() *member {
 // mayGoNow reports that no condition of m itself or its CVM holds its removal. A member that waits does not precede
 // another.
 func (w *world) mayGoNow(m *member) bool {
-	c := w.removal(m)
+	c := removalOf(m)
 	return len(w.holdsOfBinding(c, evaluation{}))+len(w.holdsOfMember(c, evaluation{}))+len(w.holdsOfPlatform(c, evaluation{})) == 0
 }
 
@@ -331,7 +331,7 @@ func (w *world) holdsOfFailedSteps(c candidate, _ evaluation) []Hold {
 }
 
 // whyNot is the reason why m is not available.
-func (w *world) whyNot(m *member) string {
+func (m *member) whyNot() string {
 	switch {
 	case m.open != nil:
 		return string(m.stepWord()) + ": " + cmp.Or(m.open.Reason, "in a step")

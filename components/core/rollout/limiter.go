@@ -102,7 +102,7 @@ func (w *world) bucket() bucket {
 			if w.now.Before(w.backUntil(m)) {
 				b.emptied = later(b.emptied, m.record.AvailableSince)
 				b.unhealthy++
-			} else if w.counts(m) && w.firstOfNode(m, dead) {
+			} else if m.counts() && w.firstOfNode(m, dead) {
 				b.unhealthy++
 			}
 		}
@@ -113,7 +113,7 @@ func (w *world) bucket() bucket {
 // counts: m is an unhealthy member for the limiter. A member that a rollout's step took away is excluded: such a step
 // may wait for another member's repair. That repair must not wait for the step. A member that only lacks a leader is
 // excluded too.
-func (w *world) counts(m *member) bool {
+func (m *member) counts() bool {
 	waits := m.report != nil && !m.ready && m.condition == well
 	return !m.extra && m.unavailable() && !waits && (m.open == nil || m.open.Actor == operation.ActorHealing)
 }

@@ -428,19 +428,14 @@ func (w *world) isOut(m *member) bool {
 		return m.open.Leaving()
 	}
 	if m.terminating {
-		return w.certainlyGone(m) && (w.deleted(m) || w.mayEnd(m))
+		return w.certainlyGone(m) && (m.deleted() || w.mayEnd(m))
 	}
 	// A founder may be listed with its vote before it is made. A learner was listed for a CVM that is gone.
 	return m.missing() && (!m.founder() || slices.Contains(w.view.learners, m.slot)) && w.certainlyGone(m)
 }
 
 // deleted: Cadre deleted the CVM that m is bound to.
-func (w *world) deleted(m *member) bool {
-	return m.missing() || m.tookAway()
-}
-
-// tookAway: an Operation deleted the CVM that m is bound to.
-func (m *member) tookAway() bool { return m.removal != nil }
+func (m *member) deleted() bool { return m.missing() || m.removal != nil }
 
 // mayEnd: nothing keeps a terminating Slot, and its disk may be deleted. An unlisted CVM may appear again with its disk;
 // a member that was removed from its set cannot return.
@@ -454,7 +449,7 @@ func (w *world) certainlyGone(m *member) bool {
 		return false
 	}
 	missed := m.record.MissedSince
-	if w.deleted(m) {
+	if m.deleted() {
 		return true
 	}
 	return m.report == nil && !missed.IsZero() && w.now.Sub(missed) >= goneFor

@@ -35,7 +35,7 @@ func (w *world) candidates() []candidate {
 		}
 		keep := w.obs.Deletion != nil && w.obs.Deletion.KeepCVMs
 		if (m.open == nil || m.rests() && m.drained() && !w.ending() || w.becomesRemoval(m)) && m.seen.Instance != nil && !keep {
-			deletes = append(deletes, w.removal(m))
+			deletes = append(deletes, removalOf(m))
 		}
 	}
 	slices.SortFunc(updates, w.compare) // no two are equal: each has its own ordinal
@@ -59,7 +59,7 @@ func (w *world) need(m *member) candidate {
 	case m.open == nil && m.asked(RequestReplace) && !m.missing():
 		c.kind, c.actor = operation.Replace, operation.ActorOperator
 	case m.namesService() && m.open == nil && m.seen.Instance != nil && m.speaks:
-		w.restartService(m, &c)
+		c.restartService()
 	case w.ejected(m) && m.open == nil && !marked && !m.namesService():
 		c.kind, c.actor = operation.Replace, operation.ActorScaling // held: an operator must give its disk up
 	case m.open == nil && (w.heal(m, &c) || !c.marked && w.healsSoon(m)): // an open step has a deadline of its own
@@ -74,7 +74,7 @@ func (w *world) need(m *member) candidate {
 		c.marked = m.asked(RequestUpdate)
 		c.kind, c.refresh, c.forEnv = w.rollKind(m), w.refreshes(m) && (!c.marked || m.speaks), w.onlyEnv(m)
 	case m.namesService() && m.open == nil:
-		w.restartService(m, &c) // held: its agent does not report
+		c.restartService() // held: its agent does not report
 	default:
 		return c
 	}
@@ -86,9 +86,9 @@ func (w *world) need(m *member) candidate {
 	return c
 }
 
-// restartService makes c the restart of the service that an operator named, regardless of m's other needs.
-func (w *world) restartService(m *member, c *candidate) {
-	c.kind, c.to, c.service, c.marked = operation.Restart, m.runs(), m.request.Service, true
+// restartService makes c the restart of the service that an operator named, regardless of its member's other needs.
+func (c *candidate) restartService() {
+	c.kind, c.to, c.service, c.marked = operation.Restart, c.m.runs(), c.m.request.Service, true
 }
 
 // retargetable: the open Operation acted already and its outcome is decided, but its Revision is not the newest spec's

@@ -79,7 +79,7 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 // unsafe is the second evaluation, right before the irreversible call (R50), with the same table of predicates as
 // the first. op's own Slot counts as gone. The effects of its drain do not count against it.
 func (w *world) unsafe(m *member, op operation.Operation) string {
-	c := w.again(m, op)
+	c := m.again(op)
 	c.left = op.Set.Leaves && w.inSet(m) == operation.SetAbsent || op.MadeWay() || w.downByHalf(m, op)
 	return firstMessage(w.holdsAgain(c, &op))
 }

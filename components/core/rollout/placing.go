@@ -22,7 +22,7 @@ func (w *world) nodeOf(m *member) string {
 	if i := m.seen.Instance; i != nil && i.Node != "" {
 		return i.Node
 	}
-	if w.awaitsNode(m) {
+	if m.awaitsNode() {
 		return ""
 	}
 	if m.open != nil && m.open.Call.Node != "" {
@@ -32,7 +32,7 @@ func (w *world) nodeOf(m *member) string {
 }
 
 // awaitsNode: the open step of m is to make a CVM, and has not called for it.
-func (w *world) awaitsNode(m *member) bool {
+func (m *member) awaitsNode() bool {
 	return m.open != nil && (m.open.Kind == operation.Create || m.open.Kind == operation.Replace) && m.open.Call.Part != operation.PartCreate
 }
 
@@ -51,7 +51,7 @@ func (w *world) placed() placement.Request {
 	r := placement.Request{Rules: w.spec.Placement, Nodes: w.obs.Nodes, Others: w.obs.Others}
 	for _, m := range w.everyone {
 		making := m.open != nil && m.open.Call.Part == operation.PartCreate
-		if !w.awaitsNode(m) && (!m.missing() || making) {
+		if !m.awaitsNode() && (!m.missing() || making) {
 			r.Members = append(r.Members, placement.Member{Slot: m.slot, Node: w.nodeOf(m)})
 		}
 	}
@@ -64,8 +64,8 @@ func (w *world) placesNow() *places {
 	return w.tally.board.of(func() *places {
 		p := &places{board: placement.NewBoard(w.placed()), chosen: map[*member]operation.Placing{}}
 		for _, m := range w.everyone {
-			if w.awaitsNode(m) {
-				node, _ := p.board.Choose(w.ask(m))
+			if m.awaitsNode() {
+				node, _ := p.board.Choose(m.ask())
 				p.chosen[m] = operation.Placing{Node: node}
 				p.put(m, node)
 			}
@@ -75,7 +75,7 @@ func (w *world) placesNow() *places {
 }
 
 // ask is the choice for m. The CVM of m that is there goes first.
-func (w *world) ask(m *member) placement.Ask {
+func (m *member) ask() placement.Ask {
 	a := placement.Ask{Slot: m.slot}
 	if i := m.seen.Instance; i != nil {
 		a.Frees = i.Node
@@ -93,7 +93,7 @@ func (w *world) ask(m *member) placement.Ask {
 func (w *world) take(c candidate) {
 	if (c.kind == operation.Create || c.kind == operation.Replace) && w.spec.Placement.Places() {
 		p := w.placesNow()
-		node, _ := p.board.Choose(w.ask(c.m))
+		node, _ := p.board.Choose(c.m.ask())
 		p.put(c.m, node)
 	}
 }
@@ -103,7 +103,7 @@ func (w *world) holdsOfPlacement(c candidate, l evaluation) []Hold {
 	if !w.spec.Placement.Require || w.ending() || l.op != nil && l.op.Call.Outcome == operation.OutcomeDone && l.op.Call.Part == operation.PartCreate {
 		return nil
 	}
-	if _, why := w.placesNow().board.Choose(w.ask(c.m)); why != "" {
+	if _, why := w.placesNow().board.Choose(c.m.ask()); why != "" {
 		return []Hold{hold(HoldPlacement, "%s", why)}
 	}
 	return nil
@@ -118,7 +118,7 @@ func (w *world) placing(m *member, op operation.Operation) (out operation.Placin
 	if chosen, awaits := p.chosen[m]; awaits {
 		return chosen
 	}
-	out.Node, _ = p.board.Choose(w.ask(m))
+	out.Node, _ = p.board.Choose(m.ask())
 	if op.Call.Part == operation.PartCreate {
 		out.Misplaced = p.board.Check(m.slot, op.Call.Node)
 	}

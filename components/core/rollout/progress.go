@@ -287,7 +287,7 @@ func (w *world) arrived() bool {
 		if m.extra || w.tolerates(m) {
 			continue
 		}
-		if w.inScope(m) && (!m.available || w.outdated(m)) {
+		if m.inScope() && (!m.available || w.outdated(m)) {
 			return false
 		}
 		if m.missing() || m.open != nil && m.open.Kind == operation.Create {
@@ -343,14 +343,14 @@ func (w *world) evidenceOf(m *member) *operation.Verdict {
 		}
 		return nil
 	}
-	if m.available && m.observed == w.target || !w.inScope(m) {
+	if m.available && m.observed == w.target || !m.inScope() {
 		return nil
 	}
 	last := m.last()
 	if last != nil && last.Phase == operation.Failed && last.Failure.Cause != operation.CauseRefused && last.To == w.target {
 		return &operation.Verdict{Cause: last.Failure.Cause, Operation: last.ID, Phase: failedIn(last), Reason: cmp.Or(last.Reason, "its step failed")}
 	}
-	if n, last := w.aborts(m); n >= maxAborts {
+	if n, last := m.aborts(); n >= maxAborts {
 		return &operation.Verdict{Cause: last.Failure.Cause, Operation: last.ID, Phase: failedIn(last), Reason: fmt.Sprintf("called off %d times: %s", n, last.Reason)}
 	}
 	if i := m.seen.Instance; i != nil && i.BootError != "" && !i.InProgress && !w.outdated(m) && m.record.WasAvailableAt != w.target {

@@ -24,7 +24,7 @@ func (w *world) holdsOfQuorum(c candidate, l evaluation) []Hold {
 	if l.op == nil {
 		holds = append(holds, w.holdsOfVoterCap(c, l.taken)...)
 	}
-	if w.view.leader == "" && !w.alone(c.m) && !w.isSick(c) {
+	if w.view.leader == "" && !w.alone(c.m) && !c.isSick() {
 		holds = append(holds, hold(HoldLeaderUnknown, "the leader is unknown: %s", w.view.leaderDoubt))
 	}
 	if w.view.voting {
@@ -76,7 +76,7 @@ func (w *world) alone(m *member) bool {
 
 // isSick: the candidate's condition is bad, or an operator requested a step by name while the member is not available.
 // Then the protection of healthy members does not apply to c.
-func (w *world) isSick(c candidate) bool {
+func (c candidate) isSick() bool {
 	return c.condition != well || c.marked && !c.m.ready && !c.m.available
 }
 
@@ -88,7 +88,7 @@ func (w *world) holdsOfVoterCap(c candidate, taken *taken) []Hold {
 		n = len(w.view.voters)
 	}
 	limit := max(group.VoterCap(w.spec, n), 1)
-	if w.view.voting && w.isSick(c) && !w.view.healthy[c.m.slot] {
+	if w.view.voting && c.isSick() && !w.view.healthy[c.m.slot] {
 		limit = 1
 	}
 	var steps away
@@ -120,7 +120,7 @@ func (w *world) holdsOfMajority(c candidate, taken *taken) []Hold {
 		}
 		return []Hold{hold(HoldQuorumUnknown, "no member tells who votes")}
 	}
-	if !w.isSick(c) {
+	if !c.isSick() {
 		if holds := w.holdsOfNewcomers(c.m, taken); len(holds) > 0 {
 			return holds
 		}
@@ -141,7 +141,7 @@ func (w *world) holdsOfMajority(c candidate, taken *taken) []Hold {
 // cluster has a leader, a voter that lags or does not report may hold the very vote that the leader needs. Such a
 // voter is judged like a healthy voter.
 func (w *world) outsideQuorum(c candidate) bool {
-	if !w.isSick(c) || w.view.healthy[c.m.slot] {
+	if !c.isSick() || w.view.healthy[c.m.slot] {
 		return false
 	}
 	return c.condition.certain() || w.view.leader == ""

@@ -136,7 +136,7 @@ func (w *world) notTheRevision(v *operation.Verdict) string {
 			return fmt.Sprintf("admission refuses %s for another reason than its revision: %s", m.slot, code)
 		}
 	case operation.CauseProgress:
-		ill := func(m *member) bool { return w.inScope(m) && m.observed == w.target && !m.available }
+		ill := func(m *member) bool { return m.inScope() && m.observed == w.target && !m.available }
 		if !slices.ContainsFunc(w.members, ill) {
 			return "no slot that proved the revision is unavailable"
 		}

@@ -68,7 +68,7 @@ func (w *world) openStage() stage {
 		var others []*member
 		for _, m := range w.members {
 			switch {
-			case m.extra || !w.inScope(m) || m.want.revision != w.target:
+			case m.extra || !m.inScope() || m.want.revision != w.target:
 			case w.moved(m):
 				s.members[m] = true
 			default:

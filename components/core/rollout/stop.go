@@ -103,7 +103,7 @@ func (w *world) holdsOfStop(c candidate, l evaluation) []Hold {
 		switch {
 		case m == c.m:
 		case m.open != nil && !m.rests() && !w.retargetable(m):
-			return append(holds, hold(HoldStopOrder, "waits for the step of %s: %s", m.slot, w.whyNot(m)))
+			return append(holds, hold(HoldStopOrder, "waits for the step of %s: %s", m.slot, m.whyNot()))
 		case c.class == ClassLeader && w.toStop(m):
 			return append(holds, hold(HoldStopOrder, "%s leads and stops last; %s runs", c.m.slot, m.slot))
 		}

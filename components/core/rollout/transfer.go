@@ -99,7 +99,7 @@ func (w *world) fitOf(c candidate, others []*member, stands func(*member) bool) 
 		if m == c.m || !stands(m) || m.report == nil || m.report.Role != RoleFollower || !caughtUp(m.report) {
 			continue
 		}
-		if c.rolls() && w.inScope(m) && m.observed != m.want.revision && c.condition == well {
+		if c.rolls() && m.inScope() && m.observed != m.want.revision && c.condition == well {
 			continue
 		}
 		fit = append(fit, m)

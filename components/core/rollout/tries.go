@@ -19,7 +19,7 @@ const (
 // at most 2 min (R37). After maxRefusals refusals the platform is called again only on an operator's request, or for
 // another call.
 func (w *world) holdsOfTries(c candidate, _ evaluation) []Hold {
-	n, refusals, last := w.tries(c)
+	n, refusals, last := c.tries()
 	byHand := c.marked || c.actor == operation.ActorOperator
 	if n == 0 || byHand && c.kind != operation.Drain {
 		return nil
@@ -55,12 +55,12 @@ func (w *world) holdsOfPrecondition(c candidate, _ evaluation) []Hold {
 // updateRefused: no update of m to its wanted Revision begins until an operator decides. The platform would refuse the
 // update, or has refused it maxRefusals times.
 func (w *world) updateRefused(m *member) bool {
-	_, refusals, _ := w.tries(candidate{m: m, kind: operation.Update, to: m.want.revision})
+	_, refusals, _ := candidate{m: m, kind: operation.Update, to: m.want.revision}.tries()
 	return w.obs.Refused[m.want.revision] != "" || refusals >= maxRefusals
 }
 
 // tries returns the newest run of failed steps of c's Slot with c's purpose.
-func (w *world) tries(c candidate) (n, refusals int, last *operation.Operation) {
+func (c candidate) tries() (n, refusals int, last *operation.Operation) {
 	past := c.m.past
 	if c.kind == operation.Drain || c.kind == operation.Stop {
 		past = c.m.drains
@@ -91,7 +91,7 @@ func cameToNothing(op *operation.Operation) bool {
 
 // aborts counts the newest run of steps of m that its hooks or its agent aborted. A platform refusal meanwhile is no
 // evidence about m (R74).
-func (w *world) aborts(m *member) (n int, last *operation.Operation) {
+func (m *member) aborts() (n int, last *operation.Operation) {
 	for i := len(m.past) - 1; i >= 0; i-- {
 		op := &m.past[i]
 		switch {

@@ -101,12 +101,12 @@ func (w *world) waitsForOverrides() bool {
 	for _, m := range w.members {
 		switch {
 		case m.available && !w.outdated(m):
-		case w.leftDown(m), w.inScope(m) && (m.keptByHand() || w.pinRefused(m)):
+		case w.leftDown(m), m.inScope() && (m.keptByHand() || w.pinRefused(m)):
 			kept = true
 			if m.unavailable() {
 				away++
 			}
-		case !w.inScope(m):
+		case !m.inScope():
 		case m.open != nil || !m.available:
 			return false
 		case w.openStage().lets(m): // the others wait for the stage
@@ -118,7 +118,7 @@ func (w *world) waitsForOverrides() bool {
 
 // leftDown: m is away, and an operator's setting excludes it from updates and healing.
 func (w *world) leftDown(m *member) bool {
-	return !w.inScope(m) && w.unhealed(m) && m.unavailable()
+	return !m.inScope() && w.unhealed(m) && m.unavailable()
 }
 
 // heldByKept: m's step waits for the Slots that are kept by hand. All other Slots are available and in no step. While

@@ -206,7 +206,7 @@ func (w *world) began(op *operation.Operation) bool {
 }
 
 // inScope: the rollout may update it (R22, R41).
-func (w *world) inScope(m *member) bool { return !m.terminating && !m.want.kept }
+func (m *member) inScope() bool { return !m.terminating && !m.want.kept }
 
 // specDrift: the platform shows another size or image than wanted, and no Boot proves either. When two Revisions
 // measure the same, the admission names either Revision. An open step checks this after its call is accepted; before
@@ -351,7 +351,7 @@ func (w *world) lostAt(m *member) time.Time {
 }
 
 // attempts counts the Operations of m towards a Revision in this rollout.
-func (w *world) attempts(m *member, to string) int {
+func (m *member) attempts(to string) int {
 	n := 0
 	for _, op := range m.past {
 		if op.To == to {
