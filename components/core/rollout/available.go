@@ -26,6 +26,11 @@ func (m *member) former(i *Instance) bool {
 	return i.VMUUID != m.record.VMUUID && slices.ContainsFunc(m.record.Lineage, func(p group.Past) bool { return p.VMUUID == i.VMUUID })
 }
 
+// bound reports that i is the CVM that the Slot's record names.
+func (m *member) bound(i *Instance) bool {
+	return m.record.VMUUID != "" && i.VMUUID == m.record.VMUUID
+}
+
 // admitted reports that a Boot of the bound CVM holds the Slot. A Boot of another instance proves nothing about the
 // bound CVM (R4, R11).
 func (m *member) admitted() bool {

@@ -20,9 +20,6 @@ func (w *world) rollKind(m *member) operation.Kind {
 	return operation.Update
 }
 
-// rolls: c is the rollout's step of its member.
-func (c candidate) rolls() bool { return c.kind.Rolls(c.actor) }
-
 // holdsOfUnproven: no CVM is given up for a Revision at which no member serves.
 func (w *world) holdsOfUnproven(c candidate, _ evaluation) []Hold {
 	if w.tally.proven {

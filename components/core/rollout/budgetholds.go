@@ -1,9 +1,11 @@
 package rollout
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
+	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 )
 
@@ -60,4 +62,33 @@ func (w *world) others(c candidate, t *taken) (out away) {
 		}
 	}
 	return out
+}
+
+// budget returns how many of the Slots may be away with c, and its text. An extra member that is away is outside the
+// budget, but the others lose it as a spare. A group that may spare no member still repairs one member at a time, and
+// refreshes one: the refreshed member keeps serving.
+func (w *world) budget(c candidate, t *taken) (limit int, text string) {
+	limit = group.MaxUnavailable(w.spec)
+	text = fmt.Sprintf("max_unavailable is %d", limit)
+	if spare := w.spare(c.m, t); spare > 0 {
+		limit += spare
+		text += fmt.Sprintf(", %d extra %s available", spare, pick(spare == 1, "slot is", "slots are"))
+	}
+	if c.m.extra {
+		limit++
+	}
+	if c.condition != well || c.refresh {
+		limit = max(limit, 1)
+	}
+	return limit, text
+}
+
+// spare counts the available extra members other than except. As many more of the other members may be away.
+func (w *world) spare(except *member, t *taken) (n int) {
+	for _, m := range w.tally.extras {
+		if m != except && !t.has(m) {
+			n++
+		}
+	}
+	return n
 }

@@ -43,3 +43,26 @@ type candidate struct {
 	// client. Or the CVM was deleted, and only the new CVM is still to be made.
 	left bool
 }
+
+// rolls: c is the rollout's step of its member.
+func (c candidate) rolls() bool { return c.kind.Rolls(c.actor) }
+
+// again is the candidate of op for the evaluation right before its call. A member that was down at the decision is
+// evaluated in its present condition. A member that served then counts as serving, since op's drain took it away.
+func (m *member) again(op operation.Operation) candidate {
+	c := candidate{m: m, kind: op.Kind, to: op.To, actor: op.Actor, refresh: op.Way.Refreshes(), service: op.Way.Service, condition: well}
+	if op.Before.Unavailable {
+		c.condition, c.marked = m.condition, op.Request.ID != "" && op.Actor == operation.ActorOperator
+	}
+	return c
+}
+
+// otherThan returns the first of members other than m, or nil.
+func otherThan(m *member, members []*member) *member {
+	for _, other := range members {
+		if other != m {
+			return other
+		}
+	}
+	return nil
+}

@@ -41,6 +41,12 @@ func (c condition) mayServe() bool { return c == impaired || c == lost }
 // started to ask its driver are no evidence about the member (R10).
 func (m *member) answers(spec group.Spec) bool { return group.HasDriver(spec) && m.report.MemberKnown }
 
+// unanswered reports that m's agent is in contact, and that m's process refused its driver's connection or gave no
+// answer. Neither proves at once that the process is down: a slow answer of a healthy process looks the same (R10).
+func (w *world) unanswered(m *member) bool {
+	return m.report != nil && m.answers(w.spec) && !m.report.alive()
+}
+
 // bootedElsewhere reports that, since the last admission, another Boot of the Slot's own instance proved a Revision
 // that the Slot may not run. The coordinator returns the code only after genuine evidence of the bound instance.
 // The result is therefore a fact about the CVM.

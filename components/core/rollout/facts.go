@@ -151,25 +151,10 @@ func (m *member) isBack(op operation.Operation) bool {
 	return i != nil && (op.Call.Part == "" || m.bound(i))
 }
 
-// bound reports that i is the CVM that the Slot's record names.
-func (m *member) bound(i *Instance) bool {
-	return m.record.VMUUID != "" && i.VMUUID == m.record.VMUUID
-}
-
 // serves reports that stopping m without a drain would interrupt service. A listing that lacks the CVM of a
 // reporting agent may be the platform's mistake.
 func (w *world) serves(m *member) bool {
 	return m.ready || w.view.healthy[m.slot] || m.leads() || w.unlisted(m) && m.heardNow()
-}
-
-// again is the candidate of op for the evaluation right before its call. A member that was down at the decision is
-// evaluated in its present condition. A member that served then counts as serving, since op's drain took it away.
-func (m *member) again(op operation.Operation) candidate {
-	c := candidate{m: m, kind: op.Kind, to: op.To, actor: op.Actor, refresh: op.Way.Refreshes(), service: op.Way.Service, condition: well}
-	if op.Before.Unavailable {
-		c.condition, c.marked = m.condition, op.Request.ID != "" && op.Actor == operation.ActorOperator
-	}
-	return c
 }
 
 // downByHalf reports that the applied part of the change took m down, and that m does not serve yet. The other
@@ -221,14 +206,6 @@ func (w *world) outOfTurn(m *member) string {
 		if higher.open != nil && higher.open.Kind == operation.Delete && !w.voteless(higher) {
 			return "planned again: waits for the removal of " + higher.slot
 		}
-	}
-	return ""
-}
-
-// firstMessage is the first reason. The other reasons follow from it, or appear at the next evaluation.
-func firstMessage(holds []Hold) string {
-	for _, h := range holds {
-		return h.Predicate + ": " + h.Message
 	}
 	return ""
 }

@@ -88,12 +88,6 @@ func (w *world) unwell(m *member) (fault, bool) {
 	return fault{}, false
 }
 
-// unanswered reports that m's agent is in contact, and that m's process refused its driver's connection or gave no
-// answer. Neither proves at once that the process is down: a slow answer of a healthy process looks the same (R10).
-func (w *world) unanswered(m *member) bool {
-	return m.report != nil && m.answers(w.spec) && !m.report.alive()
-}
-
 // processDown reports that m's process has refused connections for as long as healing requires, and that no other
 // member vouches for it. A missing answer is no proof after any time. A member that waits to be listed starts no
 // process before that.

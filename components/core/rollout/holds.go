@@ -340,13 +340,3 @@ func (m *member) whyNot() string {
 	}
 	return cmp.Or(m.reason, "about to begin a step")
 }
-
-// otherThan returns the first of members other than m, or nil.
-func otherThan(m *member, members []*member) *member {
-	for _, other := range members {
-		if other != m {
-			return other
-		}
-	}
-	return nil
-}

@@ -83,6 +83,14 @@ func (a Action) HeldBy(predicate string) bool {
 	return slices.ContainsFunc(a.Holds, func(h Hold) bool { return h.Predicate == predicate })
 }
 
+// firstMessage is the first reason. The other reasons follow from it, or appear at the next evaluation.
+func firstMessage(holds []Hold) string {
+	for _, h := range holds {
+		return h.Predicate + ": " + h.Message
+	}
+	return ""
+}
+
 // Move is the change of an update from one Revision to another (R146).
 type Move struct {
 	From    string         `json:"from_revision,omitempty"`

@@ -14,16 +14,6 @@ import (
 // are there already count first, then the Slots that the rollout would update next. So no stage waits for a leader or a
 // failure domain that the order of the rollout puts last. A stage with all its Slots available bakes, and is promoted.
 
-// stage is the open stage.
-type stage struct {
-	group.Stage
-	// number is its place among all stages, from 1; 0: none is open. slots is the size of the group.
-	number, slots int
-	all           []group.Stage
-	// members are the Slots of the stage.
-	members map[*member]bool
-}
-
 func (s stage) name() string { return fmt.Sprintf("stage %d of %d", s.number, len(s.all)) }
 
 // next names the Slots that move after the stage.

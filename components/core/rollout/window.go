@@ -6,14 +6,6 @@ import (
 	"cadre.dev/core/window"
 )
 
-// opening is the next instant at which a step of the rollout may begin: the present one while a window of the spec is
-// open, or where the spec has none.
-type opening struct {
-	at time.Time
-	in window.Window
-	ok bool
-}
-
 func (w *world) opening() opening {
 	return w.found.opening.of(func() (o opening) {
 		o.at, o.in, o.ok = w.spec.UpdatePolicy.Windows.Next(w.now)

@@ -12,6 +12,7 @@ import (
 	"cadre.dev/core/policy"
 	"cadre.dev/core/queue"
 	"cadre.dev/core/upgrade"
+	"cadre.dev/core/window"
 )
 
 // world is the input of one pass, joined by Slot and put in order. Later code sees the same order for any order of the
@@ -522,4 +523,22 @@ type places struct {
 type turn struct {
 	domain string
 	by     *member
+}
+
+// stage is the open stage.
+type stage struct {
+	group.Stage
+	// number is its place among all stages, from 1; 0: none is open. slots is the size of the group.
+	number, slots int
+	all           []group.Stage
+	// members are the Slots of the stage.
+	members map[*member]bool
+}
+
+// opening is the next instant at which a step of the rollout may begin: the present one while a window of the spec is
+// open, or where the spec has none.
+type opening struct {
+	at time.Time
+	in window.Window
+	ok bool
 }
