@@ -21,17 +21,6 @@ import (
 // seconds, and each retry attests the running CVM again.
 const proofKept = 10 * time.Minute
 
-// unmanaged_instance reports that a CVM carries the Slot's name and no record or policy of the Slot binds it. In addition,
-// no platform call of the Slot can have created it. The cause is lost records or a CVM from outside of Cadre. The
-// planner does nothing in the Slot until an operator adopts the CVM.
-func (m *member) unmanaged() bool {
-	i := m.seen.Instance
-	if i == nil || m.record.VMUUID != "" || m.record.InstanceID != "" || m.policed != "" && m.policed == i.InstanceID {
-		return false
-	}
-	return !slices.ContainsFunc(m.makers, func(op *operation.Operation) bool { return op.CVM.VMUUID == "" || op.CVM.VMUUID == i.VMUUID })
-}
-
 // makes reports that a platform call of op may have created a CVM.
 func makes(op *operation.Operation) bool {
 	return (op.Kind == operation.Create || op.Kind == operation.Replace) && op.Call.Number > 0

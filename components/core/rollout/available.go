@@ -103,6 +103,17 @@ func (w *world) unmade(op *operation.Operation) bool {
 	return c.InVain() || c.Outcome == "" && w.now.Before(c.IssuedAt.Add(w.t.Settle))
 }
 
+// undecided reports that a call may have reached the platform, and that its effect is unknown (R66).
+func (w *world) undecided(op *operation.Operation) bool {
+	if op == nil || op.Phase != operation.Acting {
+		return false
+	}
+	if op.Call.InVain() || op.Call.Outcome == operation.OutcomeDone {
+		return false
+	}
+	return op.Call.Outcome == operation.OutcomeUnknown || w.now.Sub(op.Call.IssuedAt) > w.t.MaxCallTimeout
+}
+
 // outlived reports that the Slot's instance proved another Boot after r, so that r comes from a Boot that is gone.
 // A live Boot would have reported again within operation.LiveWithin, even while a copy of its CVM requests
 // admission.
@@ -228,3 +239,14 @@ func plural(n int, word string) string { return pick(n == 1, word, word+"s") }
 
 // short formats d for operators: whole seconds, at least one.
 func short(d time.Duration) string { return max(d.Round(time.Second), time.Second).String() }
+
+// unmanaged_instance reports that a CVM carries the Slot's name and no record or policy of the Slot binds it. In addition,
+// no platform call of the Slot can have created it. The cause is lost records or a CVM from outside of Cadre. The
+// planner does nothing in the Slot until an operator adopts the CVM.
+func (m *member) unmanaged() bool {
+	i := m.seen.Instance
+	if i == nil || m.record.VMUUID != "" || m.record.InstanceID != "" || m.policed != "" && m.policed == i.InstanceID {
+		return false
+	}
+	return !slices.ContainsFunc(m.makers, func(op *operation.Operation) bool { return op.CVM.VMUUID == "" || op.CVM.VMUUID == i.VMUUID })
+}

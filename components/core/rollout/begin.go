@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 )
 
@@ -66,18 +65,6 @@ func (p *Plan) Begin(a Action, term uint64, now time.Time) (op operation.Operati
 		noteHeal(&p.Slots[i], a, now)
 	}
 	return op, true
-}
-
-// partOf returns the set membership of a Slot whose CVM is created. A member that does not join keeps the list of
-// founders that it bootstraps the set with.
-func partOf(was *group.Membership, joins bool) *group.Membership {
-	switch {
-	case joins:
-		return &group.Membership{Joins: true}
-	case was != nil && len(was.Founders) > 0:
-		return &group.Membership{Founders: was.Founders}
-	}
-	return nil
 }
 
 // operationID is the number of the step in its rollout. The Operation of a request has the request's name, so that

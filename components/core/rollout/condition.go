@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
 )
 
@@ -66,4 +67,23 @@ func (w *world) merelyLeaderless(m *member) bool {
 	elects := a != nil && m.record.WasAvailableAt != "" && w.now.Sub(a.AdmittedAt) < unwellFor
 	ready := a != nil && a.BootID != "" && m.record.AvailableBoot == a.BootID
 	return elects || ready || m.record.WasAvailableAt == m.observed
+}
+
+// lostAt is the time at which the silence of m makes it broken; zero when m is not silent.
+func (w *world) lostAt(m *member) time.Time {
+	if m.report != nil || m.record.UnavailableSince.IsZero() {
+		return time.Time{}
+	}
+	if m.request != nil || m.open != nil && m.open.Request.ID != "" {
+		return m.record.UnavailableSince.Add(w.t.LostAfter) // the operator who names the Slot has seen it (R145)
+	}
+	return later(m.record.UnavailableSince, m.record.SilenceFrom).Add(w.t.LostAfter)
+}
+
+// provenAt reports that m was available at a Revision, or that its step to the Revision succeeded without
+// availability, when other steps restored the quorum. No further step of the rollout concerns m then.
+func (m *member) provenAt(revision string) bool {
+	last := m.last()
+	stepped := last != nil && last.Phase == operation.Done && (last.Kind == operation.Update || last.Kind == operation.Create)
+	return m.record.WasAvailableAt == revision || stepped && last.To == revision
 }

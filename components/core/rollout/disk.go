@@ -1,11 +1,5 @@
 package rollout
 
-import (
-	"time"
-
-	"cadre.dev/core/group"
-)
-
 // givenUpDisk reports that an operator gave up the disk of the Slot.
 func (w *world) givenUpDisk(slot string) bool {
 	return w.found.givenUp.of(func() map[string]bool {
@@ -37,10 +31,4 @@ func (w *world) holdsOfDisk(c candidate, _ evaluation) []Hold {
 			"removing %s deletes its disk; give it up with --delete-disks, or let the spec have the slot again", slot))
 	}
 	return holds
-}
-
-// worksUntil is when m has been away for as long as a boot may take. A platform task that still runs then is a
-// failed boot, and would hold its Slot without an end.
-func (w *world) worksUntil(m *member) time.Time {
-	return m.record.UnavailableSince.Add(group.HealthyDeadline(w.spec))
 }

@@ -183,3 +183,17 @@ func (w *world) refreshedAfter(m *member) bool {
 func (w *world) onlyAgentSpec(m *member) bool {
 	return !w.envUnapplied(m) && w.takesRefresh(m, m.runs(), m.want.revision)
 }
+
+// heldByHook: a POST_LAUNCH hook holds the step of m, which reports, and no deadline ends the hold.
+func (m *member) heldByHook() bool {
+	return slices.ContainsFunc(m.report.Steps, func(s StepReport) bool {
+		return s.Operation == m.open.ID && s.Verb == VerbPostLaunch && s.State == StepHeld
+	})
+}
+
+// correctsHook: m's step waits for a hook that a newer spec may have corrected. A restart that began under the newer
+// spec, to be refreshed afterwards, does not count.
+func (w *world) correctsHook(m *member) bool {
+	booted := m.open.Phase != operation.Booting && m.report != nil
+	return booted && m.heldByHook() && !w.began(m.open)
+}

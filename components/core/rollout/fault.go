@@ -32,14 +32,6 @@ func (w *world) faultOf(m *member) (a fault, faulty bool) {
 	return a, w.spec.HealsOn(a.on)
 }
 
-// provenAt reports that m was available at a Revision, or that its step to the Revision succeeded without
-// availability, when other steps restored the quorum. No further step of the rollout concerns m then.
-func (m *member) provenAt(revision string) bool {
-	last := m.last()
-	stepped := last != nil && last.Phase == operation.Done && (last.Kind == operation.Update || last.Kind == operation.Create)
-	return m.record.WasAvailableAt == revision || stepped && last.To == revision
-}
-
 // lastingFault evaluates the observation of m in this order: the platform's listing, the silence of its agent, the
 // agent's report.
 func (w *world) lastingFault(m *member) (fault, bool) {

@@ -215,22 +215,6 @@ func (w *world) givenUp() []string {
 	return slots
 }
 
-// forgetHeals removes the recorded attempts of m after a whole window of availability. The window ends at until,
-// and starts at the later of the recorded start of availability and the last attempt.
-func (w *world) forgetHeals(m *member, until time.Time) {
-	rec := &m.record
-	if rec.Heals == nil || rec.AvailableSince.IsZero() {
-		return
-	}
-	since := rec.AvailableSince
-	if at := rec.Heals.LastAt; !at.After(w.now) { // a leader whose clock was ahead wrote a time in the future
-		since = later(since, at)
-	}
-	if until.Sub(since) >= group.HealWindow(w.spec) {
-		rec.Heals = nil
-	}
-}
-
 // keepHeals removes attempts after a whole window of health (R118). It records since when the member's process
 // gives no answer, and since when listings lack the bound CVM.
 func (w *world) keepHeals(m *member) {

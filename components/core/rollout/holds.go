@@ -94,17 +94,6 @@ func (w *world) holdsOfUndecided(c candidate, _ evaluation) []Hold {
 	return []Hold{hold(HoldCallUndecided, "the platform call for %s is not decided yet", other.slot)}
 }
 
-// undecided reports that a call may have reached the platform, and that its effect is unknown (R66).
-func (w *world) undecided(op *operation.Operation) bool {
-	if op == nil || op.Phase != operation.Acting {
-		return false
-	}
-	if op.Call.InVain() || op.Call.Outcome == operation.OutcomeDone {
-		return false
-	}
-	return op.Call.Outcome == operation.OutcomeUnknown || w.now.Sub(op.Call.IssuedAt) > w.t.MaxCallTimeout
-}
-
 // holdsOfBinding are the holds about the identity of the CVM.
 func (w *world) holdsOfBinding(c candidate, _ evaluation) []Hold {
 	m, i := c.m, c.m.seen.Instance
@@ -328,15 +317,4 @@ func (w *world) holdsOfFailedSteps(c candidate, _ evaluation) []Hold {
 		return nil
 	}
 	return []Hold{hold(HoldFailedStep, "the step of %s failed (%s) and it is not available again", m.slot, m.last().Reason)}
-}
-
-// whyNot is the reason why m is not available.
-func (m *member) whyNot() string {
-	switch {
-	case m.open != nil:
-		return string(m.stepWord()) + ": " + cmp.Or(m.open.Reason, "in a step")
-	case m.missing():
-		return "not created yet"
-	}
-	return cmp.Or(m.reason, "about to begin a step")
 }

@@ -248,3 +248,21 @@ func newWorld(spec group.Spec, rec Records, obs Observation, now time.Time, t Ti
 	w.takeTally()
 	return w
 }
+
+// nextGeneration counts accepted edits that changed the target or the size.
+func (w *world) nextGeneration() uint64 {
+	s := w.rec.Status
+	if s.Target == w.asked && s.Replicas == w.spec.Replicas {
+		return max(s.Generation, 1)
+	}
+	return s.Generation + 1
+}
+
+// recorded orders Operations as they were recorded: by Term and number, never by a clock, since leaders' clocks
+// differ. Each rollout restarts the count. The count includes Operations outside the rollout's steps, whose ids begin
+// as the steps' ids do, and requests by name, whose ids do not. The current rollout's Operations came after all
+// others. An open Operation is its Slot's last.
+func (w *world) recorded(a, b operation.Operation) int {
+	open, began := btoi(!a.Phase.Ended())-btoi(!b.Phase.Ended()), btoi(w.began(&a))-btoi(w.began(&b))
+	return cmp.Or(open, began, cmp.Compare(a.Term, b.Term), cmp.Compare(a.Order, b.Order), cmp.Compare(a.ID, b.ID))
+}

@@ -507,3 +507,15 @@ func (w *world) quorumLost() bool {
 	}
 	return len(w.view.voters) == 0 || len(w.view.healthy) < group.Quorum(len(w.view.voters))
 }
+
+// partOf returns the set membership of a Slot whose CVM is created. A member that does not join keeps the list of
+// founders that it bootstraps the set with.
+func partOf(was *group.Membership, joins bool) *group.Membership {
+	switch {
+	case joins:
+		return &group.Membership{Joins: true}
+	case was != nil && len(was.Founders) > 0:
+		return &group.Membership{Founders: was.Founders}
+	}
+	return nil
+}

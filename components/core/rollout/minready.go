@@ -1,6 +1,10 @@
 package rollout
 
-import "time"
+import (
+	"time"
+
+	"cadre.dev/core/group"
+)
 
 // keepClock keeps the availability clock of R8 in the Slot's record. The clock starts when m becomes ready. It
 // starts again after a setback, after another Boot, and after a gap that the report does not prove healthy. A pass
@@ -74,3 +78,19 @@ func (w *world) provenSince(m *member) time.Time {
 // gapSlack is the tolerance between the recorded start of health and the start that a report proves: the transport
 // of a report takes time.
 const gapSlack = 2 * time.Second
+
+// forgetHeals removes the recorded attempts of m after a whole window of availability. The window ends at until,
+// and starts at the later of the recorded start of availability and the last attempt.
+func (w *world) forgetHeals(m *member, until time.Time) {
+	rec := &m.record
+	if rec.Heals == nil || rec.AvailableSince.IsZero() {
+		return
+	}
+	since := rec.AvailableSince
+	if at := rec.Heals.LastAt; !at.After(w.now) { // a leader whose clock was ahead wrote a time in the future
+		since = later(since, at)
+	}
+	if until.Sub(since) >= group.HealWindow(w.spec) {
+		rec.Heals = nil
+	}
+}

@@ -193,14 +193,6 @@ func compareLogs(a, b *member) int {
 	return cmp.Or(-cmp.Compare(a.report.Epoch, b.report.Epoch), cmp.Compare(lagOf(a), lagOf(b)))
 }
 
-// lagOf returns the reported lag; unknown sorts last.
-func lagOf(m *member) int64 {
-	if m.report == nil || m.report.LagBytes == nil {
-		return 1<<63 - 1
-	}
-	return *m.report.LagBytes
-}
-
 // drain makes c the drain of m, if a Boot of m could serve. Other needed or requested steps are held while the drain
 // stands, and reported as such. A down member that is protected too is repaired anyway, because a protection promises
 // that; the repair keeps the drain.

@@ -2,9 +2,11 @@ package rollout
 
 import (
 	"maps"
+	"slices"
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
+	"cadre.dev/core/upgrade"
 )
 
 // Pass is one evaluation of a group. The Plan and the Facts of each Operation come from the same evaluation. A Pass
@@ -83,3 +85,20 @@ func (w *world) unsafe(m *member, op operation.Operation) string {
 	c.left = op.Set.Leaves && w.inSet(m) == operation.SetAbsent || op.MadeWay() || w.downByHalf(m, op)
 	return firstMessage(w.holdsAgain(c, &op))
 }
+
+// noteBetween finds the members that serve between two parts of their change, and whose next part may not be made now.
+// The next call is judged when it comes. Until then repairs of other members do not wait for it.
+func (w *world) noteBetween() {
+	for _, m := range w.tally.steps {
+		op := m.open
+		waits := op.Phase == operation.Drained || op.Phase == operation.Acting && op.Call.InVain()
+		m.between = op.Kind == operation.Update && len(op.Call.Applied) > 0 && waits && w.serves(m) && w.unsafe(m, *op) != ""
+		if m.unsure = m.between && !m.extra && !m.terminating; m.unsure {
+			w.tally.unsure++
+		}
+	}
+	w.tally.openVoters = slices.DeleteFunc(w.tally.openVoters, func(m *member) bool { return m.between })
+}
+
+// VersionFindings returns the findings of the rules of version upgrades about the updates that the spec asks for.
+func (p *Pass) VersionFindings() []upgrade.Finding { return p.w.versionFindings() }

@@ -93,13 +93,6 @@ func (w *world) end(excluded, why string) {
 	}
 }
 
-// complete ends the rollout: its target is stable from now on.
-func (w *world) complete(why string) {
-	w.setState(operation.Complete, why)
-	w.stable = w.target
-	w.failedRevs = slices.DeleteFunc(w.failedRevs, func(rev string) bool { return rev == w.target })
-}
-
 // leftBehind returns the Slots that the spec's instance blocks or an override keep from the target, and the Slots
 // whose failure is tolerated. The rollout is complete only with them (R100, R139). why names the reason, or is empty
 // if no Slot is left behind; for a single Slot it has all details.
@@ -126,46 +119,6 @@ func (w *world) leftBehind() (slots, why string) {
 		why = strings.Join(by, " and ") + " " + pick(len(by) == 1, "keeps", "keep") + " them back"
 	}
 	return Few(names, ", "), why
-}
-
-func verdictText(v *operation.Verdict) string {
-	if v.Slot == "" {
-		return v.Reason
-	}
-	return v.Slot + ": " + v.Reason
-}
-
-// goOn lets a failed rollout run again. The Operations up to a number are no evidence any more, and the rollout's
-// clock restarts.
-func goOn(r *operation.Rollout, why string, forgiven int, now time.Time) {
-	r.State, r.Reason, r.Verdict = r.Onward(), why, nil
-	r.Forgiven, r.ProgressAt, r.EndedAt, r.Promoted = forgiven, now, time.Time{}, 0
-}
-
-// forgivable returns the number up to which Operations are forgiven: all, except an open Operation, whose end is not
-// known. If a later Operation failed, the open Operation is forgiven too.
-func (w *world) forgivable() int {
-	first := w.rollout.Steps
-	for _, m := range w.tally.open {
-		if m.open.Rollout == w.rollout.ID {
-			first = min(first, m.open.Order-1)
-		}
-	}
-	for _, m := range w.everyone {
-		if slices.ContainsFunc(m.past, func(op operation.Operation) bool { return op.Order > first && cameToNothing(&op) }) {
-			return w.rollout.Steps
-		}
-	}
-	return max(first, w.rollout.Forgiven)
-}
-
-// forgive drops the Operations that can be forgiven now from the evidence.
-func (w *world) forgive() {
-	w.rollout.Forgiven = w.forgivable()
-	for _, m := range w.everyone {
-		m.past = slices.DeleteFunc(m.past, func(op operation.Operation) bool { return op.Order <= w.rollout.Forgiven })
-	}
-	w.retally()
 }
 
 // startRollout continues the recorded rollout, or begins one for a new target (R5, R105).
@@ -197,72 +150,6 @@ func (w *world) startRollout() {
 		m.past, m.lastOrder = nil, 0 // steps of another rollout are no evidence about this one
 	}
 	w.retally()
-}
-
-// madeAnew: the only records of the group are rollouts of a deleted group of the same name. The newest of these
-// rollouts is over: it ended, or the end of its group superseded it.
-func (w *world) madeAnew() bool {
-	r := w.rec.Rollout
-	return w.rec.Status.Target == "" && r != nil && ended(r.State)
-}
-
-// goesOn: the newest rollout has the spec's target. A group that was made again begins its own rollout, with a new
-// clock and without earlier verdicts or evidence.
-func (w *world) goesOn(r *operation.Rollout) bool { return r.To == w.asked && !w.madeAnew() }
-
-func ended(s operation.RolloutState) bool {
-	switch s {
-	case operation.Complete, operation.PartitionReached, operation.FailedState, operation.SupersededState, operation.RolledBack:
-		return true
-	case operation.Running, operation.BakingState, operation.PausedState, operation.RollingBack:
-	}
-	return false
-}
-
-// reached: the rollout brought all Slots in scope to where it moved them.
-func reached(s operation.RolloutState) bool {
-	return s == operation.Complete || s == operation.PartitionReached || s == operation.RolledBack
-}
-
-func (w *world) setState(s operation.RolloutState, reason string) {
-	r := w.rollout
-	if r.State != s {
-		if ended(r.State) && !ended(s) {
-			r.ProgressAt = w.now // opened again: its clock restarts (R88)
-		}
-		r.EndedAt = time.Time{}
-		if ended(s) {
-			r.EndedAt, r.WaitsSince = w.now, time.Time{}
-		}
-		r.BakeSince = time.Time{} // a bake belongs to one state
-	}
-	if s != operation.FailedState {
-		r.Verdict = nil
-	}
-	if s == operation.PausedState && r.PausedAt.IsZero() {
-		r.PausedAt = w.now
-	}
-	r.State, r.Reason = s, reason
-}
-
-// resume restarts the progress clock after a pause (R88, R93).
-func (w *world) resume() {
-	r := w.rollout
-	all := reached(r.State) || r.State == operation.BakingState
-	if all {
-		// Failures on the way recovered before the rollout ended, and prove nothing now (R90).
-		w.forgive()
-	}
-	if !r.PausedAt.IsZero() || all || ended(r.State) || r.ProgressAt.After(w.now) {
-		// A leader whose clock was ahead wrote a time in the future.
-		r.PausedAt, r.ProgressAt = time.Time{}, w.now
-	}
-	switch waits := w.waitsForDecision(); {
-	case waits && r.WaitsSince.IsZero():
-		r.WaitsSince = w.now
-	case !waits && !r.WaitsSince.IsZero():
-		r.WaitsSince, r.ProgressAt = time.Time{}, w.now
-	}
 }
 
 // noteArrivals restarts the progress clock when a Slot became available at the
@@ -333,40 +220,6 @@ func (w *world) refusedLast() string {
 		}
 	}
 	return ""
-}
-
-func (w *world) evidenceOf(m *member) *operation.Verdict {
-	if op := m.open; op != nil {
-		if op.Actor != operation.ActorOperator && op.Actor != operation.ActorHealing && w.undecided(op) && w.now.Sub(op.Call.IssuedAt) >= w.t.UnknownDeadline {
-			return &operation.Verdict{Cause: operation.CauseUndecided, Operation: op.ID, Phase: op.Phase,
-				Reason: "platform_result_unknown: the call is undecided since " + op.Call.IssuedAt.UTC().Format(time.RFC3339)}
-		}
-		return nil
-	}
-	if m.available && m.observed == w.target || !m.inScope() {
-		return nil
-	}
-	last := m.last()
-	if last != nil && last.Phase == operation.Failed && last.Failure.Cause != operation.CauseRefused && last.To == w.target {
-		return &operation.Verdict{Cause: last.Failure.Cause, Operation: last.ID, Phase: failedIn(last), Reason: cmp.Or(last.Reason, "its step failed")}
-	}
-	if n, last := m.aborts(); n >= maxAborts {
-		return &operation.Verdict{Cause: last.Failure.Cause, Operation: last.ID, Phase: failedIn(last), Reason: fmt.Sprintf("called off %d times: %s", n, last.Reason)}
-	}
-	if i := m.seen.Instance; i != nil && i.BootError != "" && !i.InProgress && !w.outdated(m) && m.record.WasAvailableAt != w.target {
-		return &operation.Verdict{Cause: operation.CauseBootError, Reason: "never available at the target: " + i.BootError}
-	}
-	return nil
-}
-
-// failedIn returns the last phase of an ended Operation before its end.
-func failedIn(op *operation.Operation) operation.Phase {
-	for _, p := range []operation.Phase{operation.Settling, operation.Joining, operation.Booting, operation.Acting, operation.Drained} {
-		if !op.Entered[p].IsZero() {
-			return p
-		}
-	}
-	return operation.Draining
 }
 
 // progressSince returns the time of the rollout's last progress: an arrival, a resume, a platform refusal, or the end

@@ -1,6 +1,8 @@
 package rollout
 
 import (
+	"cmp"
+
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 )
@@ -58,4 +60,15 @@ func pick(ok bool, yes, no string) string {
 		return yes
 	}
 	return no
+}
+
+// whyNot is the reason why m is not available.
+func (m *member) whyNot() string {
+	switch {
+	case m.open != nil:
+		return string(m.stepWord()) + ": " + cmp.Or(m.open.Reason, "in a step")
+	case m.missing():
+		return "not created yet"
+	}
+	return cmp.Or(m.reason, "about to begin a step")
 }

@@ -31,22 +31,6 @@ func (s stage) next() string {
 // lets: m may move. Extra members are updated before all others.
 func (s stage) lets(m *member) bool { return s.number == 0 || m.extra || s.members[m] }
 
-// staged: the rollout leaves a proven Revision for another one. Stages and bakes do not concern the first Revision of a
-// group, and no way back to the stable one.
-func (w *world) staged() bool { return w.stable != "" && w.stable != w.target }
-
-// stageNumber is the number of the open stage, from 1; 0: none is open.
-func (w *world) stageNumber() int {
-	passed := 0
-	if r := cmp.Or(w.rollout, w.rec.Rollout); r != nil && w.goesOn(r) {
-		passed = r.StagesPassed
-	}
-	if !w.staged() || passed >= len(w.spec.UpdatePolicy.Stages) {
-		return 0
-	}
-	return passed + 1
-}
-
 func (w *world) openStage() stage {
 	return w.tally.stage.of(func() stage {
 		n := w.stageNumber()

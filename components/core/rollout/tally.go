@@ -2,7 +2,6 @@ package rollout
 
 import (
 	"cmp"
-	"slices"
 
 	"cadre.dev/core/operation"
 )
@@ -83,18 +82,4 @@ func (w *world) takeTally() {
 			}
 		}
 	}
-}
-
-// noteBetween finds the members that serve between two parts of their change, and whose next part may not be made now.
-// The next call is judged when it comes. Until then repairs of other members do not wait for it.
-func (w *world) noteBetween() {
-	for _, m := range w.tally.steps {
-		op := m.open
-		waits := op.Phase == operation.Drained || op.Phase == operation.Acting && op.Call.InVain()
-		m.between = op.Kind == operation.Update && len(op.Call.Applied) > 0 && waits && w.serves(m) && w.unsafe(m, *op) != ""
-		if m.unsure = m.between && !m.extra && !m.terminating; m.unsure {
-			w.tally.unsure++
-		}
-	}
-	w.tally.openVoters = slices.DeleteFunc(w.tally.openVoters, func(m *member) bool { return m.between })
 }

@@ -1,7 +1,10 @@
 package rollout
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
+	"time"
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
@@ -41,4 +44,38 @@ func (w *world) waitable(list []*member) []*member {
 		return list
 	}
 	return slices.DeleteFunc(slices.Clone(list), w.tolerates)
+}
+
+func (w *world) evidenceOf(m *member) *operation.Verdict {
+	if op := m.open; op != nil {
+		if op.Actor != operation.ActorOperator && op.Actor != operation.ActorHealing && w.undecided(op) && w.now.Sub(op.Call.IssuedAt) >= w.t.UnknownDeadline {
+			return &operation.Verdict{Cause: operation.CauseUndecided, Operation: op.ID, Phase: op.Phase,
+				Reason: "platform_result_unknown: the call is undecided since " + op.Call.IssuedAt.UTC().Format(time.RFC3339)}
+		}
+		return nil
+	}
+	if m.available && m.observed == w.target || !m.inScope() {
+		return nil
+	}
+	last := m.last()
+	if last != nil && last.Phase == operation.Failed && last.Failure.Cause != operation.CauseRefused && last.To == w.target {
+		return &operation.Verdict{Cause: last.Failure.Cause, Operation: last.ID, Phase: failedIn(last), Reason: cmp.Or(last.Reason, "its step failed")}
+	}
+	if n, last := m.aborts(); n >= maxAborts {
+		return &operation.Verdict{Cause: last.Failure.Cause, Operation: last.ID, Phase: failedIn(last), Reason: fmt.Sprintf("called off %d times: %s", n, last.Reason)}
+	}
+	if i := m.seen.Instance; i != nil && i.BootError != "" && !i.InProgress && !w.outdated(m) && m.record.WasAvailableAt != w.target {
+		return &operation.Verdict{Cause: operation.CauseBootError, Reason: "never available at the target: " + i.BootError}
+	}
+	return nil
+}
+
+// failedIn returns the last phase of an ended Operation before its end.
+func failedIn(op *operation.Operation) operation.Phase {
+	for _, p := range []operation.Phase{operation.Settling, operation.Joining, operation.Booting, operation.Acting, operation.Drained} {
+		if !op.Entered[p].IsZero() {
+			return p
+		}
+	}
+	return operation.Draining
 }

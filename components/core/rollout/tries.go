@@ -106,3 +106,14 @@ func (m *member) aborts() (n int, last *operation.Operation) {
 	}
 	return n, last
 }
+
+// attempts counts the Operations of m towards a Revision in this rollout.
+func (m *member) attempts(to string) int {
+	n := 0
+	for _, op := range m.past {
+		if op.To == to {
+			n++
+		}
+	}
+	return n
+}

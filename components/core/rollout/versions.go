@@ -160,6 +160,3 @@ func (w *world) versionFindings() []upgrade.Finding {
 	}
 	return slices.DeleteFunc(out, func(f upgrade.Finding) bool { return f.Code == upgrade.VersionUnknown && !other })
 }
-
-// VersionFindings returns the findings of the rules of version upgrades about the updates that the spec asks for.
-func (p *Pass) VersionFindings() []upgrade.Finding { return p.w.versionFindings() }

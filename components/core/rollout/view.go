@@ -194,3 +194,11 @@ func (w *world) healthyWithout(c *member, taken *taken) []string {
 	}
 	return left
 }
+
+// lagOf returns the reported lag; unknown sorts last.
+func lagOf(m *member) int64 {
+	if m.report == nil || m.report.LagBytes == nil {
+		return 1<<63 - 1
+	}
+	return *m.report.LagBytes
+}

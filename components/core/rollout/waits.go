@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"slices"
+	"time"
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
@@ -89,6 +90,26 @@ func (w *world) keepProgressClock() {
 	}
 	if waits && r.PausedAt.IsZero() {
 		r.PausedAt = w.now
+	}
+}
+
+// resume restarts the progress clock after a pause (R88, R93).
+func (w *world) resume() {
+	r := w.rollout
+	all := reached(r.State) || r.State == operation.BakingState
+	if all {
+		// Failures on the way recovered before the rollout ended, and prove nothing now (R90).
+		w.forgive()
+	}
+	if !r.PausedAt.IsZero() || all || ended(r.State) || r.ProgressAt.After(w.now) {
+		// A leader whose clock was ahead wrote a time in the future.
+		r.PausedAt, r.ProgressAt = time.Time{}, w.now
+	}
+	switch waits := w.waitsForDecision(); {
+	case waits && r.WaitsSince.IsZero():
+		r.WaitsSince = w.now
+	case !waits && !r.WaitsSince.IsZero():
+		r.WaitsSince, r.ProgressAt = time.Time{}, w.now
 	}
 }
 

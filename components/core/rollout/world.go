@@ -179,26 +179,8 @@ type availability struct {
 	unsure, between bool
 }
 
-// nextGeneration counts accepted edits that changed the target or the size.
-func (w *world) nextGeneration() uint64 {
-	s := w.rec.Status
-	if s.Target == w.asked && s.Replicas == w.spec.Replicas {
-		return max(s.Generation, 1)
-	}
-	return s.Generation + 1
-}
-
 // ofGroup: the record belongs to a Slot of this group.
 func (w *world) ofGroup(r *group.SlotRecord) bool { return r.Group == w.spec.Name || r.Group == "" }
-
-// recorded orders Operations as they were recorded: by Term and number, never by a clock, since leaders' clocks
-// differ. Each rollout restarts the count. The count includes Operations outside the rollout's steps, whose ids begin
-// as the steps' ids do, and requests by name, whose ids do not. The current rollout's Operations came after all
-// others. An open Operation is its Slot's last.
-func (w *world) recorded(a, b operation.Operation) int {
-	open, began := btoi(!a.Phase.Ended())-btoi(!b.Phase.Ended()), btoi(w.began(&a))-btoi(w.began(&b))
-	return cmp.Or(open, began, cmp.Compare(a.Term, b.Term), cmp.Compare(a.Order, b.Order), cmp.Compare(a.ID, b.ID))
-}
 
 // began: op was recorded under the current rollout.
 func (w *world) began(op *operation.Operation) bool {
@@ -340,28 +322,6 @@ type taken struct {
 
 func (t *taken) has(m *member) bool { return t.slots[m.slot] }
 
-// lostAt is the time at which the silence of m makes it broken; zero when m is not silent.
-func (w *world) lostAt(m *member) time.Time {
-	if m.report != nil || m.record.UnavailableSince.IsZero() {
-		return time.Time{}
-	}
-	if m.request != nil || m.open != nil && m.open.Request.ID != "" {
-		return m.record.UnavailableSince.Add(w.t.LostAfter) // the operator who names the Slot has seen it (R145)
-	}
-	return later(m.record.UnavailableSince, m.record.SilenceFrom).Add(w.t.LostAfter)
-}
-
-// attempts counts the Operations of m towards a Revision in this rollout.
-func (m *member) attempts(to string) int {
-	n := 0
-	for _, op := range m.past {
-		if op.To == to {
-			n++
-		}
-	}
-	return n
-}
-
 // move is a pair of Revisions.
 type move struct{ from, to string }
 
@@ -371,20 +331,6 @@ type bucket struct {
 	// emptied is when the bucket was emptied last: by a repair, or by a member that recovered automatically. The other
 	// members may be about to recover too, and get their time again (R121).
 	emptied time.Time
-}
-
-// heldByHook: a POST_LAUNCH hook holds the step of m, which reports, and no deadline ends the hold.
-func (m *member) heldByHook() bool {
-	return slices.ContainsFunc(m.report.Steps, func(s StepReport) bool {
-		return s.Operation == m.open.ID && s.Verb == VerbPostLaunch && s.State == StepHeld
-	})
-}
-
-// correctsHook: m's step waits for a hook that a newer spec may have corrected. A restart that began under the newer
-// spec, to be refreshed afterwards, does not count.
-func (w *world) correctsHook(m *member) bool {
-	booted := m.open.Phase != operation.Booting && m.report != nil
-	return booted && m.heldByHook() && !w.began(m.open)
 }
 
 // seenAt returns the observation of the Slot of an ordinal, or nil.
@@ -485,6 +431,12 @@ type want struct {
 func (w *world) platformWorks(m *member) bool {
 	i := m.seen.Instance
 	return i != nil && i.InProgress && w.now.Before(w.worksUntil(m))
+}
+
+// worksUntil is when m has been away for as long as a boot may take. A platform task that still runs then is a
+// failed boot, and would hold its Slot without an end.
+func (w *world) worksUntil(m *member) time.Time {
+	return m.record.UnavailableSince.Add(group.HealthyDeadline(w.spec))
 }
 
 // fault is a fault of a Slot that none of its other pending steps repairs.
