@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
@@ -70,10 +71,7 @@ func (w *world) holdsOfFollowers() []Hold {
 
 // begins: the group has no CVM, and none is being made.
 func (w *world) begins() bool {
-	for _, m := range w.everyone {
-		if m.open != nil || m.seen.Instance != nil || m.record.VMUUID != "" {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(w.everyone, func(m *member) bool {
+		return m.open != nil || m.seen.Instance != nil || m.record.VMUUID != ""
+	})
 }

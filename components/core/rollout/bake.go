@@ -110,12 +110,9 @@ func (w *world) sharedFault(m *member) bool {
 	with := func(since time.Time) bool {
 		return !since.IsZero() && since.Sub(m.record.UnavailableSince).Abs() <= unwellFor
 	}
-	for _, other := range w.members {
-		if other.observed != w.target && other.open == nil && !other.drained() && !other.ready && with(other.record.UnavailableSince) {
-			return true
-		}
-	}
-	return slices.ContainsFunc(w.obs.Fleet.Unhealthy, func(other UnhealthyMember) bool {
+	return slices.ContainsFunc(w.members, func(other *member) bool {
+		return other.observed != w.target && other.open == nil && !other.drained() && !other.ready && with(other.record.UnavailableSince)
+	}) || slices.ContainsFunc(w.obs.Fleet.Unhealthy, func(other UnhealthyMember) bool {
 		return w.find(other.Slot) == nil && with(other.Since)
 	})
 }

@@ -84,11 +84,6 @@ func (w *world) budget(c candidate, t *taken) (limit int, text string) {
 }
 
 // spare counts the available extra members other than except. As many more of the other members may be away.
-func (w *world) spare(except *member, t *taken) (n int) {
-	for _, m := range w.tally.extras {
-		if m != except && !t.has(m) {
-			n++
-		}
-	}
-	return n
+func (w *world) spare(except *member, t *taken) int {
+	return len(where(w.tally.extras, func(m *member) bool { return m != except && !t.has(m) }))
 }

@@ -66,3 +66,21 @@ func otherThan(m *member, members []*member) *member {
 	}
 	return nil
 }
+
+// where returns the members that the question is true for.
+func where(members []*member, is func(*member) bool) (out []*member) {
+	for _, m := range members {
+		if is(m) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+func slotsOf(members []*member) []string {
+	slots := make([]string, len(members))
+	for i, m := range members {
+		slots[i] = m.slot
+	}
+	return slots
+}

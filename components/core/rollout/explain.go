@@ -55,17 +55,8 @@ func (w *world) message(actions []Action) string {
 	if r.State == operation.RolledBack {
 		return r.Reason
 	}
-	return fmt.Sprintf("%d of %d slots available at %.8s", w.atTarget(), w.spec.Replicas, w.target)
-}
-
-func (w *world) atTarget() int {
-	n := 0
-	for _, m := range w.members {
-		if !m.extra && m.available && m.observed == w.target {
-			n++
-		}
-	}
-	return n
+	there := where(w.members, func(m *member) bool { return !m.extra && m.available && m.observed == w.target })
+	return fmt.Sprintf("%d of %d slots available at %.8s", len(there), w.spec.Replicas, w.target)
 }
 
 // stepMessage explains a step in progress.

@@ -83,15 +83,3 @@ func (w *world) flapHold() time.Duration { return max(2*group.MinReady(w.spec), 
 func (w *world) flapText() string {
 	return fmt.Sprintf("more than %d times not available within %s, counts once it is ready for %s", mostFlaps, short(flapWithin), short(w.flapHold()))
 }
-
-// flapping returns the Slots that flap. Slots in a step of their own are left out; Slots that are not ready are
-// included.
-func (w *world) flapping() []string {
-	var slots []string
-	for _, m := range w.members {
-		if m.open == nil && w.flapLeft(m) > 0 {
-			slots = append(slots, m.slot)
-		}
-	}
-	return slots
-}

@@ -204,17 +204,6 @@ func (w *world) quarantined(m *member) bool {
 	return ok && w.spent(m, r)
 }
 
-// givenUp returns the Slots in quarantine.
-func (w *world) givenUp() []string {
-	var slots []string
-	for _, m := range w.members {
-		if w.quarantined(m) {
-			slots = append(slots, m.slot)
-		}
-	}
-	return slots
-}
-
 // keepHeals removes attempts after a whole window of health (R118). It records since when the member's process
 // gives no answer, and since when listings lack the bound CVM.
 func (w *world) keepHeals(m *member) {

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"cmp"
+	"slices"
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
@@ -61,10 +62,7 @@ func (w *world) replacedBefore(c candidate, l evaluation, replacing []*member) *
 
 // dataElsewhere: another member is available and caught up.
 func (w *world) dataElsewhere(m *member) bool {
-	for _, other := range w.members {
-		if other != m && other.available && other.report != nil && caughtUp(other.report) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(w.members, func(other *member) bool {
+		return other != m && other.available && other.report != nil && caughtUp(other.report)
+	})
 }

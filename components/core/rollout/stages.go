@@ -149,13 +149,9 @@ func (w *world) stageText() string {
 
 // awaited names the Slots of the stage that are not available at the target, in order; "": all are.
 func (w *world) awaited(s stage) string {
-	var names []string
-	for _, m := range w.members {
-		if s.members[m] && !w.tolerates(m) && (!m.available || w.outdated(m)) {
-			names = append(names, m.slot)
-		}
-	}
-	return Few(names, ", ")
+	return Few(slotsOf(where(w.members, func(m *member) bool {
+		return s.members[m] && !w.tolerates(m) && (!m.available || w.outdated(m))
+	})), ", ")
 }
 
 // keepStages starts the bake of the open stage, and opens the next stage when nothing holds it.

@@ -219,11 +219,12 @@ func (w *world) conditions(s group.Status) []group.Condition {
 	if why := w.withoutQuorum(); why != "" {
 		add(ConditionQuorum, false, "QuorumLost", why)
 	}
-	if given := w.givenUp(); len(given) > 0 {
-		add(ConditionQuarantined, true, "HealingGaveUp", "healing gave up "+Few(given, ", ")+": cadre instance restart, or cadre instance replace")
+	if given := where(w.members, w.quarantined); len(given) > 0 {
+		add(ConditionQuarantined, true, "HealingGaveUp", "healing gave up "+Few(slotsOf(given), ", ")+": cadre instance restart, or cadre instance replace")
 	}
-	if slots := w.flapping(); len(slots) > 0 {
-		add(ConditionFlapping, true, "ReadyByTurns", Few(slots, ", ")+": "+w.flapText())
+	// Slots in a step of their own are left out; Slots that are not ready are included.
+	if flap := where(w.members, func(m *member) bool { return m.open == nil && w.flapLeft(m) > 0 }); len(flap) > 0 {
+		add(ConditionFlapping, true, "ReadyByTurns", Few(slotsOf(flap), ", ")+": "+w.flapText())
 	}
 	if len(w.obs.Orphans) > 0 {
 		orphans := slices.Clone(w.obs.Orphans)

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"cmp"
+	"slices"
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
@@ -26,15 +27,7 @@ func (w *world) toStop(m *member) bool {
 
 // stopsOrStarts: the group is stopped, or a Stop has not started its CVM again.
 func (w *world) stopsOrStarts() bool {
-	if w.groupStopped() {
-		return true
-	}
-	for _, m := range w.everyone {
-		if m.open != nil && m.open.Kind == operation.Stop {
-			return true
-		}
-	}
-	return false
+	return w.groupStopped() || slices.ContainsFunc(w.everyone, func(m *member) bool { return m.open != nil && m.open.Kind == operation.Stop })
 }
 
 // stop returns the Stop of m; ok is false where m needs none, or another step of m is not decided yet.

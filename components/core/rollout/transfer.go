@@ -94,16 +94,10 @@ func (w *world) fitToLead(c candidate, others []*member) []string {
 }
 
 func (w *world) fitOf(c candidate, others []*member, stands func(*member) bool) []string {
-	var fit []*member
-	for _, m := range others {
-		if m == c.m || !stands(m) || m.report == nil || m.report.Role != RoleFollower || !caughtUp(m.report) {
-			continue
-		}
-		if c.rolls() && m.inScope() && m.observed != m.want.revision && c.condition == well {
-			continue
-		}
-		fit = append(fit, m)
-	}
+	fit := where(others, func(m *member) bool {
+		behind := c.rolls() && m.inScope() && m.observed != m.want.revision && c.condition == well
+		return m != c.m && !behind && stands(m) && m.report != nil && m.report.Role == RoleFollower && caughtUp(m.report)
+	})
 	slices.SortStableFunc(fit, func(a, b *member) int {
 		updated := func(m *member) int {
 			switch {
@@ -117,11 +111,7 @@ func (w *world) fitOf(c candidate, others []*member, stands func(*member) bool) 
 		return cmp.Or(cmp.Compare(updated(a), updated(b)), -cmp.Compare(a.report.Epoch, b.report.Epoch),
 			cmp.Compare(lagOf(a), lagOf(b)), cmp.Compare(a.ordinal, b.ordinal))
 	})
-	slots := make([]string, 0, len(fit))
-	for _, m := range fit {
-		slots = append(slots, m.slot)
-	}
-	return slots
+	return slotsOf(fit)
 }
 
 // transfersMade counts the planned transfers of updates in this rollout (R53). A rollback has a count of its own.
