@@ -2,30 +2,18 @@ package rollout
 
 import "cadre.dev/core/operation"
 
-// holdsAgain returns every reason why the call of op may not be made, at the precommit check.
-func (w *world) holdsAgain(c candidate, op *operation.Operation) []Hold {
-	var holds []Hold
-	for i := range predicates {
-		if p := &predicates[i]; p.once == "" && p.appliesTo(w, &c) {
-			holds = append(holds, p.check(w, c, evaluation{taken: &taken{}, op: op})...)
-		}
-	}
-	holds, _ = w.passed(holds)
-	return holds
-}
-
-// holdsOf returns every reason why c may not run now, at the preflight check.
-func (w *world) holdsOf(c candidate, taken *taken) []Hold {
-	holds, _ := w.passed(w.allHoldsOf(c, taken))
+// holdsOf returns every reason why c may not run now: at the preflight check, or at the precommit check of l.op.
+func (w *world) holdsOf(c candidate, l evaluation) []Hold {
+	holds, _ := w.passed(w.allHoldsOf(c, l))
 	return holds
 }
 
 // allHoldsOf returns the holds of c, overridden holds included.
-func (w *world) allHoldsOf(c candidate, taken *taken) []Hold {
+func (w *world) allHoldsOf(c candidate, l evaluation) []Hold {
 	var holds []Hold
 	for i := range predicates {
-		if p := &predicates[i]; p.appliesTo(w, &c) {
-			holds = append(holds, p.check(w, c, evaluation{taken: taken})...)
+		if p := &predicates[i]; (l.op == nil || p.once == "") && p.appliesTo(w, &c) {
+			holds = append(holds, p.check(w, c, l)...)
 		}
 	}
 	return holds

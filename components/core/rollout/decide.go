@@ -122,7 +122,7 @@ func (w *world) decide() (actions []Action, warnings []string) {
 	for _, c := range candidates {
 		a := w.action(c)
 		a.Before.Quorum, a.DrainWithin = w.quorumSnapshot(c, taken), w.drainLimit(a.Way, a.From)
-		a.Holds, a.Overridden = w.passed(w.allHoldsOf(c, taken))
+		a.Holds, a.Overridden = w.passed(w.allHoldsOf(c, evaluation{taken: taken}))
 		if len(a.Holds) == 0 {
 			a.Execute = true
 			taken.add(w, c)

@@ -83,7 +83,7 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 func (w *world) unsafe(m *member, op operation.Operation) string {
 	c := m.again(op)
 	c.left = op.Set.Leaves && w.inSet(m) == operation.SetAbsent || op.MadeWay() || w.downByHalf(m, op)
-	return firstMessage(w.holdsAgain(c, &op))
+	return firstMessage(w.holdsOf(c, evaluation{taken: &taken{}, op: &op}))
 }
 
 // noteBetween finds the members that serve between two parts of their change, and whose next part may not be made now.

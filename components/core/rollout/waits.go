@@ -53,7 +53,7 @@ func (w *world) waitsByWord(also string) bool {
 		if !w.openStage().lets(m) || w.awaitsCreation(m) {
 			continue
 		}
-		holds := w.holdsOf(w.rollsTo(m), &taken{})
+		holds := w.holdsOf(w.rollsTo(m), evaluation{taken: &taken{}})
 		last := slices.ContainsFunc(holds, func(h Hold) bool {
 			return h.Predicate == HoldLeaderLast || h.Predicate == HoldDomain || creation && lacksRoom(h)
 		})
@@ -145,7 +145,7 @@ func (w *world) leftDown(m *member) bool {
 // heldByKept: m's step waits for the Slots that are kept by hand. All other Slots are available and in no step. While
 // kept Slots are away, a hold for room or for a quorum is theirs. A leader waits for the Slots behind it, away or not.
 func (w *world) heldByKept(m *member, away int) bool {
-	return slices.ContainsFunc(w.holdsOf(w.rollsTo(m), &taken{}), func(h Hold) bool {
+	return slices.ContainsFunc(w.holdsOf(w.rollsTo(m), evaluation{taken: &taken{}}), func(h Hold) bool {
 		return h.Predicate == HoldLeaderLast || away > 0 && lacksRoom(h)
 	})
 }
