@@ -173,11 +173,9 @@ func (w *world) noWayBack() string {
 		members = append(members, w.versionOf(m))
 	}
 	var texts []string
-	for _, t := range w.targetsOf(w.stable) {
-		for _, f := range t.Judge(members) {
-			if f.Refused || f.Code == upgrade.WayBackClosed {
-				texts = append(texts, f.String())
-			}
+	for _, f := range w.judgeStep(w.stable, members) {
+		if f.Refused || f.Code == upgrade.WayBackClosed {
+			texts = append(texts, f.String())
 		}
 	}
 	return Few(texts, "; ")

@@ -62,14 +62,20 @@ func (w *world) holdsOfVersion(c candidate, _ evaluation) []Hold {
 		judged = w.versionsWithout(c.m, &taken{})
 	}
 	var holds []Hold
-	for _, t := range w.targetsOf(c.to) {
-		for _, f := range t.Judge(judged) {
-			if f.Refused {
-				holds = append(holds, hold(HoldVersionStep, "%s", f.Message))
-			}
+	for _, f := range w.judgeStep(c.to, judged) {
+		if f.Refused {
+			holds = append(holds, hold(HoldVersionStep, "%s", f.Message))
 		}
 	}
 	return holds
+}
+
+// judgeStep returns the findings of the rules of version upgrades about a step of these members to a Revision.
+func (w *world) judgeStep(revision string, members []upgrade.Member) (out []upgrade.Finding) {
+	for _, t := range w.targetsOf(revision) {
+		out = append(out, t.Judge(members)...)
+	}
+	return out
 }
 
 // mayNotRead says that the server of op's Revision may not open the data on m's disk: no rule judged the step, because
@@ -154,9 +160,7 @@ func (w *world) versionFindings() []upgrade.Finding {
 	}
 	var out []upgrade.Finding
 	for _, revision := range slices.Sorted(maps.Keys(moves)) {
-		for _, t := range w.targetsOf(revision) {
-			out = append(out, t.Judge(moves[revision])...)
-		}
+		out = append(out, w.judgeStep(revision, moves[revision])...)
 	}
 	return slices.DeleteFunc(out, func(f upgrade.Finding) bool { return f.Code == upgrade.VersionUnknown && !other })
 }
