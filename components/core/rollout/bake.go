@@ -15,9 +15,6 @@ import (
 // the member's own: not a fault that members of other Revisions or groups have as well, not a step that an operator
 // asked for, not a lost host.
 
-// bakesAll: the spec has a bake for the whole group.
-func (w *world) bakesAll() bool { return w.spec.UpdatePolicy.Bake != 0 && w.staged() }
-
 // bakeAll keeps the last bake. arrived: every Slot is available.
 func (w *world) bakeAll(arrived bool) {
 	r := w.rollout

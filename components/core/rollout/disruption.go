@@ -122,14 +122,6 @@ func (w *world) measuredAs(i *Instance, revision string) bool {
 	return (wanted == "" || i.ComposeHash == wanted) && i.Shape.Shows(w.shapeOf(revision))
 }
 
-// tooHarsh returns the first outdated member whose update needs a harsher action than the spec allows, or nil.
-func (w *world) tooHarsh() *member {
-	if len(w.tally.tooHarsh) == 0 {
-		return nil
-	}
-	return w.tally.tooHarsh[0]
-}
-
 // exceeds reports that the update of m needs a harsher action than the spec allows (R132).
 func (w *world) exceeds(m *member) bool {
 	allowed := group.MostDisruptive(w.spec)

@@ -37,7 +37,7 @@ func (w *world) holdsOfHarshness(c candidate, _ evaluation) []Hold {
 	}
 	also := ""
 	if !w.exceeds(m) {
-		if m = w.tooHarsh(); m == nil {
+		if m = w.tally.tooHarsh; m == nil {
 			return nil
 		}
 		also = ", and nothing of a rollout is done by half"

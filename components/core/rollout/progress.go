@@ -48,7 +48,8 @@ func (w *world) trackRollout() {
 	w.noteArrivals()
 	done, doing := w.arrived(), w.workLeft()
 	excluded, why := w.leftBehind()
-	bakes := w.bakesAll() && excluded == "" && w.spec.UpdatePolicy.Partition == 0
+	policy := w.spec.UpdatePolicy
+	bakes := policy.Bake != 0 && w.staged() && excluded == "" && policy.Partition == 0
 	switch {
 	case r.State == operation.FailedState && r.Verdict != nil && r.Verdict.Cause == operation.CauseBake:
 		// A Slot that recovers takes nothing back: the revision failed after its arrival (I6).

@@ -40,7 +40,7 @@ func (w *world) takeTally() {
 			t.outdated = append(t.outdated, m)
 			// The disruption by a Slot in a step, or by an operator's drain, is judged after it.
 			if m.open == nil && !m.drained() && w.exceeds(m) {
-				t.tooHarsh = append(t.tooHarsh, m)
+				t.tooHarsh = cmp.Or(t.tooHarsh, m)
 			}
 			if w.voter(m) {
 				t.outdatedVoters = append(t.outdatedVoters, m)

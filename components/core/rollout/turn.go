@@ -28,7 +28,7 @@ func (w *world) advances() bool {
 func (w *world) waitAt(limit queue.Limit, was queue.Wait, actions []Action) (out queue.Wait) {
 	waits, begins := false, false
 	for _, a := range actions {
-		if limited(a.Kind, a.Actor, a.Way, a.Before.Unavailable) != limit || a.Operation != "" {
+		if a.limit() != limit || a.Operation != "" {
 			continue
 		}
 		limits := a.HeldBy(HoldClusterLimit)
@@ -45,12 +45,14 @@ func (w *world) waitAt(limit queue.Limit, was queue.Wait, actions []Action) (out
 	return out
 }
 
+func (a Action) limit() queue.Limit { return limited(a.Kind, a.Actor, a.Way, a.Before.Unavailable) }
+
 // takes returns the limit at which a, which may begin now, gets a place; "": none.
 func (a Action) takes() queue.Limit {
 	if !a.Execute || a.Operation != "" || a.Retarget != nil {
 		return ""
 	}
-	return limited(a.Kind, a.Actor, a.Way, a.Before.Unavailable)
+	return a.limit()
 }
 
 // Limited reports that a step begins by the Plan that takes a place at a limit.
@@ -69,7 +71,7 @@ func (p *Plan) Place(priority int) (g queue.Group, ok bool) {
 		case a.Retarget != nil:
 			g.Count(LimitOf(*a.Retarget))
 		case a.Operation != "" || a.Execute:
-			g.Count(limited(a.Kind, a.Actor, a.Way, a.Before.Unavailable))
+			g.Count(a.limit())
 		}
 	}
 	return g, true

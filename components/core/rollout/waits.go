@@ -33,7 +33,7 @@ func (w *world) waitsForDecision() bool {
 
 // lacksDecision: no step of the rollout may begin automatically, by the spec or by the records of operators.
 func (w *world) lacksDecision() bool {
-	return w.windowClosed() || w.bakeRuns() || w.spec.UpdatePolicy.Type == group.Opportunistic || !w.mayRun(w.target) || w.tooHarsh() != nil || w.onlyLeaderAsks() || len(w.rec.NoValue) > 0
+	return w.windowClosed() || w.bakeRuns() || w.spec.UpdatePolicy.Type == group.Opportunistic || !w.mayRun(w.target) || w.tally.tooHarsh != nil || w.onlyLeaderAsks() || len(w.rec.NoValue) > 0
 }
 
 // endedByWord are the holds that only the workload's or an operator's permission ends, after any time.

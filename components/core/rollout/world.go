@@ -377,8 +377,8 @@ type tally struct {
 	// expected counts the agents whose Boot is admitted and whose CVM may run. heard counts the expected agents that
 	// report.
 	heard, expected int
-	// tooHarsh are the members whose update disrupts more than the spec allows (R132).
-	tooHarsh []*member
+	// tooHarsh is the first member whose update disrupts more than the spec allows, or nil (R132).
+	tooHarsh *member
 	// outdated wait for their update. outdatedVoters are the voters among them.
 	outdated, outdatedVoters []*member
 }
