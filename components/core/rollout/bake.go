@@ -29,8 +29,10 @@ func (w *world) bakeAll(arrived bool) {
 		r.Reason = "every slot had arrived at the target; the last bake begins when all slots are available"
 	case arrived && !w.now.Before(until):
 		w.complete("every slot is at the target, available, and has baked")
-	default:
+	case arrived:
 		r.Reason = fmt.Sprintf("every slot is at the target; all slots bake until %s, then the revision is stable", w.clockText(until))
+	default:
+		r.Reason = fmt.Sprintf("every slot had arrived at the target; all slots bake until %s and until %s is available again", w.clockText(until), w.awaited((*member).inScope))
 	}
 }
 

@@ -244,3 +244,18 @@ func TestR94_ABrokenSlotIsTheFirstOfAStage(t *testing.T) {
 		t.Errorf("an operator keeps db-0, and db-2 is not in the stage: %v", holdsAt(f.plan(), "db-2"))
 	}
 }
+
+// TestR91_TheLastBakeNamesTheSlotThatIsAway until the fault speaks against the revision.
+func TestR91_TheLastBakeNamesTheSlotThatIsAway(t *testing.T) {
+	f := staged("none")
+	f.spec.UpdatePolicy.Stages, f.spec.UpdatePolicy.Bake = nil, group.Duration(time.Hour)
+	f.at(0, "B").at(1, "B").rec.Rollout.State = operation.BakingState
+	for i, want := range []string{", then the revision is stable", " and until db-1 is available again"} {
+		if i == 1 {
+			f.sick(1)
+		}
+		if got := f.plan().Rollout.Reason; !strings.HasSuffix(got, "all slots bake until "+f.now.Add(40*time.Minute).UTC().Format(time.TimeOnly)+" UTC"+want) {
+			t.Errorf("%d slots are away: %q", i, got)
+		}
+	}
+}

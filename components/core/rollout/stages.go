@@ -31,6 +31,8 @@ func (s stage) next() string {
 // lets: m may move. Extra members are updated before all others.
 func (s stage) lets(m *member) bool { return s.number == 0 || m.extra || s.members[m] }
 
+func (s stage) has(m *member) bool { return s.members[m] }
+
 func (w *world) openStage() stage {
 	return w.tally.stage.of(func() stage {
 		n := w.stageNumber()
@@ -88,7 +90,7 @@ func (w *world) holdsOfStage(c candidate, _ evaluation) []Hold {
 func (w *world) holdsPromotion() []Hold {
 	s, r := w.openStage(), w.rollout
 	until := r.BakeSince.Add(s.Bake.D())
-	switch waits := w.awaited(s); {
+	switch waits := w.awaited(s.has); {
 	case r.BakeSince.IsZero():
 		return []Hold{hold(HoldStage, "%s is open: %s first", s.name(), cmp.Or(waits, "its slots"))}
 	case waits != "" && !w.now.Before(until):
@@ -147,11 +149,15 @@ func (w *world) stageText() string {
 	return strings.Join(texts, "; ")
 }
 
-// awaited names the Slots of the stage that are not available at the target, in order; "": all are.
-func (w *world) awaited(s stage) string {
-	return Few(slotsOf(where(w.members, func(m *member) bool {
-		return s.members[m] && !w.tolerates(m) && (!m.available || w.outdated(m))
-	})), ", ")
+// awaited names the Slots among these that are not available at the target, in order; "": all are.
+func (w *world) awaited(among func(*member) bool) string {
+	var names []string
+	for _, m := range w.members {
+		if among(m) && !w.tolerates(m) && (!m.available || w.outdated(m)) {
+			names = append(names, m.slot)
+		}
+	}
+	return Few(names, ", ")
 }
 
 // keepStages starts the bake of the open stage, and opens the next stage when nothing holds it.
@@ -161,7 +167,7 @@ func (w *world) keepStages() {
 		if p := w.promote; p != nil && p.Rollout == r.ID && p.Stage == s.number {
 			r.Promoted, r.PromotedBy, r.PromoteRequest = s.number, p.By, p.ID
 		}
-		w.keepBake(w.awaited(s) == "", w.unproven(s))
+		w.keepBake(w.awaited(s.has) == "", w.unproven(s))
 		if r.BakeSince.IsZero() || len(w.holdsPromotion()) > 0 {
 			return
 		}
