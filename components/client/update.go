@@ -129,6 +129,9 @@ func (u *update) next(v View, asked bool) (updateStep, error) {
 	switch {
 	case asked || action != nil && (action.Operation != "" || action.Execute):
 		return updateWait, nil
+	case action == nil && there && u.byHand && u.status.State == group.SlotFailed:
+		return updateWait, &Error{Kind: Conflict, Doing: doing, Message: "it runs the revision already, and its step failed there: " + orNone(u.status.Reason),
+			Hint: "`cadre instance restart " + u.slot + "` starts it again at this revision"}
 	case action == nil && there:
 		return updateWait, nil // the slot comes back
 	case action == nil && u.byHand && u.status.State == group.SlotFailed:
