@@ -129,21 +129,20 @@ func (d *differ) values(a, b reflect.Value, at string) {
 	}
 }
 
-// lists compares blocks that have a label as their key.
+// lists compares blocks: those with a label by it, and others, such as stages and windows, by their place.
 func (d *differ) lists(a, b reflect.Value, at string) {
-	was, is := labels(a), labels(b)
+	was, is := keys(a), keys(b)
 	count := len(d.changes)
-	for i, label := range is {
-		path := fmt.Sprintf("%s[%q]", at, label)
-		if j := slices.Index(was, label); j >= 0 {
-			d.structs(a.Index(j), b.Index(i), path)
+	for i, key := range is {
+		if j := slices.Index(was, key); j >= 0 {
+			d.structs(a.Index(j), b.Index(i), at+key)
 		} else {
-			d.add(path)
+			d.add(at + key)
 		}
 	}
-	for _, label := range was {
-		if !slices.Contains(is, label) {
-			d.add(fmt.Sprintf("%s[%q]", at, label))
+	for _, key := range was {
+		if !slices.Contains(is, key) {
+			d.add(at + key)
 		}
 	}
 	if at == "lifecycle_hook" && len(d.changes) == count && !slices.Equal(was, is) {
@@ -151,12 +150,14 @@ func (d *differ) lists(a, b reflect.Value, at string) {
 	}
 }
 
-func labels(list reflect.Value) []string {
+// keys are the parts in brackets of the blocks' paths.
+func keys(list reflect.Value) []string {
 	out := make([]string, list.Len())
 	for i := range out {
+		out[i] = fmt.Sprintf("[%d]", i)
 		for _, name := range []string{"Name", "Ordinal"} {
 			if f := list.Index(i).FieldByName(name); f.IsValid() {
-				out[i] = fmt.Sprint(f.Interface())
+				out[i] = fmt.Sprintf("[%q]", fmt.Sprint(f.Interface()))
 			}
 		}
 	}

@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"cadre.dev/core/window"
 )
 
 func TestChangesNameTheFieldAndItsCost(t *testing.T) {
@@ -26,15 +29,19 @@ func TestChangesNameTheFieldAndItsCost(t *testing.T) {
 		{"one block instead of another", func(s *Spec) { s.HealthChecks[0].HTTP, s.HealthChecks[0].TCP = nil, &TCPCheck{Port: 1} },
 			[]string{`health_check["ready"].http (%s)`, `health_check["ready"].tcp (%s)`}},
 		{"a block of one Slot", func(s *Spec) { s.Instances = []InstanceSettings{{Ordinal: 1, ExcludeFromRollout: true}} }, []string{`instance["1"] (RESTART)`}},
+		{"the second stage", func(s *Spec) { s.UpdatePolicy.Stages[1].Bake = Duration(time.Minute) }, []string{"update_policy.stage[1].bake (NONE)"}},
+		{"a stage that goes", func(s *Spec) { s.UpdatePolicy.Stages = s.UpdatePolicy.Stages[:1] }, []string{"update_policy.stage[1] (NONE)"}},
+		{"a window", func(s *Spec) { s.UpdatePolicy.Windows = window.Windows{{From: "09:00", To: "10:00", Zone: "UTC"}} }, []string{"update_policy.window[0] (NONE)"}},
 		{"the allotted app is left out", func(s *Spec) { s.AppID = "" }, nil},
 		{"another app", func(s *Spec) { s.AppID = strings.Repeat("cd", 20) }, []string{"app_id (REPLACE)"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := goodSpec()
-			s = s.clone()
+			old := goodSpec()
+			old.UpdatePolicy.Stages = []Stage{{Slots: 1, Bake: Duration(time.Second)}, {Slots: 2}}
+			s := old.clone()
 			c.edit(&s)
 			var got []string
-			for _, change := range Changes(goodSpec(), s) {
+			for _, change := range Changes(old, s) {
 				got = append(got, change.String())
 			}
 			var want []string
