@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"cadre.dev/coordinator/internal/view"
-	"cadre.dev/core/rollout"
 	"cadre.dev/store"
 )
 
@@ -48,22 +47,9 @@ func (r *Reconciler) endedOverrides(v *view.View) []store.Op {
 		_, _, slot, _ := store.GateScope(o.Scope)
 		_, exists := v.Slots[slot]
 		stray := o.Kind == store.OverrideGate && slot != "" && !exists
-		if stray || rolloutOver(v, o) || o.Value.EndElapsed != 0 && !v.Stands(o.Value, r.cfg.Now()) {
+		if stray || v.RolloutOver(o) || o.Value.EndElapsed != 0 && !v.Stands(o.Value, r.cfg.Now()) {
 			ops = append(ops, store.Op{Kind: store.OpDeleteCAS, Key: store.OverrideKey(o.Kind, o.Scope), Index: o.Index})
 		}
 	}
 	return ops
-}
-
-// rolloutOver: the rollout of an override of a hold is over, or one began since an override without.
-// If a rollout is opened again, the override is not in force again (R141).
-func rolloutOver(v *view.View, o view.Overridden) bool {
-	if o.Kind != store.OverrideHold {
-		return false
-	}
-	current := ""
-	if all := v.RolloutsOf(o.Group); len(all) > 0 {
-		current = rollout.CurrentRollout(&all[0].Value)
-	}
-	return current != o.Value.Rollout
 }

@@ -17,23 +17,28 @@ import (
 
 const holdKind = apiv1.OverrideKind_OVERRIDE_KIND_HOLD
 
-// TestR141_AnOverrideOfAHoldIsARecordWithItsRollout: it is listed, its end is bounded, and it can be cleared.
+// TestR141_AnOverrideOfAHoldIsARecordWithItsRollout: it is listed until the rollout is over, its end is
+// bounded, and it can be cleared.
 func TestR141_AnOverrideOfAHoldIsARecordWithItsRollout(t *testing.T) {
 	a, _, _ := newAsked(t)
 	ctx := as(t.Context(), operatorToken)
-	put(a, t, store.RolloutKey("pg.1"), operation.Rollout{ID: "pg.1", Group: "pg", State: operation.FailedState})
+	put(a, t, store.RolloutKey("pg-1"), operation.Rollout{ID: "pg-1", Group: "pg", State: operation.FailedState})
 	name := "pg/" + rollout.HoldStepDelay
 	out, err := a.SetOverride(ctx, &apiv1.SetOverrideRequest{Kind: holdKind, Name: name, For: durationpb.New(time.Hour), Reason: "the fix is urgent"})
 	if err != nil || !out.GetChanged() || out.GetOverride().GetName() != name {
 		t.Fatalf("%v, %v", out, err)
 	}
 	got, _, err := store.Read[store.Override](t.Context(), a.cfg.Store, store.OverrideKey(store.OverrideHold, name))
-	if err != nil || got.Reason != "the fix is urgent" || !strings.Contains(got.By, "cadre-operator") || got.Until.Sub(got.At) != time.Hour || got.Rollout != "pg.1" {
+	if err != nil || got.Reason != "the fix is urgent" || !strings.Contains(got.By, "cadre-operator") || got.Until.Sub(got.At) != time.Hour || got.Rollout != "pg-1" {
 		t.Errorf("%+v, %v", got, err)
 	}
 	list, err := a.ListOverrides(ctx, &apiv1.ListOverridesRequest{Group: "pg"})
-	if err != nil || len(list.GetOverrides()) != 1 || list.GetOverrides()[0].GetRollout() != "pg.1" || list.GetOverrides()[0].GetKind() != holdKind || list.GetOverrides()[0].GetName() != name {
+	if err != nil || len(list.GetOverrides()) != 1 || list.GetOverrides()[0].GetRollout() != "pg-1" || list.GetOverrides()[0].GetKind() != holdKind || list.GetOverrides()[0].GetName() != name {
 		t.Errorf("%v, %v", list, err)
+	}
+	put(a, t, store.RolloutKey("pg-1"), operation.Rollout{ID: "pg-1", Group: "pg", State: operation.Complete})
+	if list, err := a.ListOverrides(ctx, &apiv1.ListOverridesRequest{Group: "pg"}); err != nil || len(list.GetOverrides()) != 0 {
+		t.Errorf("after the rollout: %v, %v", list, err)
 	}
 	for _, changed := range []bool{true, false} {
 		if out, err := a.ClearOverride(ctx, &apiv1.ClearOverrideRequest{Kind: holdKind, Name: name}); err != nil || out.GetChanged() != changed {

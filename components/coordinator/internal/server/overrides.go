@@ -230,6 +230,7 @@ func (s *Server) ClearOverride(ctx context.Context, req *apiv1.ClearOverrideRequ
 }
 
 // ListOverrides implements ControlService, except for settings of gates. Consul decides which overrides the caller may read.
+// An override whose time or rollout is over is left out: the leader removes its record later.
 func (s *Server) ListOverrides(ctx context.Context, req *apiv1.ListOverridesRequest) (*apiv1.ListOverridesResponse, error) {
 	c, err := s.caller(ctx)
 	if err != nil {
@@ -246,7 +247,7 @@ func (s *Server) ListOverrides(ctx context.Context, req *apiv1.ListOverridesRequ
 	}
 	out := &apiv1.ListOverridesResponse{}
 	for _, o := range c.view.AllOverrides() {
-		if o.Kind != store.OverrideGate && c.stands(o.Value) && (o.Group == "" || readable[o.Group]) {
+		if o.Kind != store.OverrideGate && c.stands(o.Value) && !c.view.RolloutOver(o) && (o.Group == "" || readable[o.Group]) {
 			out.Overrides = append(out.Overrides, c.wireOverride(wireKind(o.Kind), strings.TrimPrefix(o.Scope, store.Everywhere), o.Value))
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"cadre.dev/core/group"
+	"cadre.dev/core/rollout"
 	"cadre.dev/store"
 )
 
@@ -42,6 +43,19 @@ func (v *View) AllOverrides() (out []Overridden) {
 		}
 	}
 	return out
+}
+
+// RolloutOver reports that the rollout of an override of a hold is over, or that one began since an override without.
+// Such an override exempts nothing, and if a rollout is opened again, the override is not in force again (R141).
+func (v *View) RolloutOver(o Overridden) bool {
+	if o.Kind != store.OverrideHold {
+		return false
+	}
+	current := ""
+	if all := v.RolloutsOf(o.Group); len(all) > 0 {
+		current = rollout.CurrentRollout(&all[0].Value)
+	}
+	return current != o.Value.Rollout
 }
 
 // InEffect returns the override of a kind and scope if it is in effect at now.
