@@ -25,7 +25,7 @@ func Changes(prev *client.View, next client.View) []string {
 	if r := next.Plan.Rollout; r != nil && r.State == operation.RollingBack && prev != nil && old.RolloutState != now.RolloutState {
 		out = append(out, now.Group+": "+OneLine(r.Reason)) // the message is about the first slot by then
 	}
-	said := false // the message is about a Slot whose line has it already
+	said := false // the message is about a Slot whose line has its reason already
 	before := map[string]group.InstanceStatus{}
 	for _, i := range old.Instances {
 		before[i.Slot] = i
@@ -33,11 +33,11 @@ func Changes(prev *client.View, next client.View) []string {
 	for _, i := range now.Instances {
 		was, known := before[i.Slot]
 		if known && was.State == i.State && was.Phase == i.Phase && was.Health == i.Health && was.Role == i.Role &&
-			was.Observed == i.Observed && was.LastRefusal == i.LastRefusal {
+			was.Observed == i.Observed && was.LastRefusal == i.LastRefusal || known && slotLine(was) == slotLine(i) {
 			continue
 		}
 		out = append(out, slotLine(i))
-		said = said || strings.Contains(now.Message, i.Slot)
+		said = said || strings.Contains(now.Message, i.Slot) && Why(i) != ""
 	}
 	// A message that only counts seconds down is no change.
 	if now.Message != "" && !said && (prev == nil || withoutDigits(old.Message) != withoutDigits(now.Message)) {
@@ -57,7 +57,7 @@ func withoutDigits(s string) string {
 
 func slotLine(i group.InstanceStatus) string {
 	text := fmt.Sprintf("%s: %s, %s", Slot(i.Slot, i.Extra), i.State, i.Health)
-	if r := Role(i); r != "" {
+	if r := Role(i); r != "" && r != "unknown" { // the word after the state is the health
 		text += ", " + r
 	}
 	if rev := Arrow(i.Observed, i.Assigned); rev != "" {
