@@ -15,6 +15,7 @@ import (
 	"cadre.dev/client"
 	"cadre.dev/client/format"
 	"cadre.dev/client/groupfile"
+	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
 )
 
@@ -216,10 +217,13 @@ func (a *App) waitFor(ctx context.Context, cl *client.Client, one *applied, time
 		a.print(fmt.Sprintf("group %s: every CVM is stopped with its disk\n", one.Group))
 	case err == nil:
 		one.Waited = "complete"
-		a.print(fmt.Sprintf("group %s: every slot in scope runs revision %s and is available\n", one.Group, format.Short(one.To)))
+		a.print("group " + one.Group + ": " + screen.ending(format.Short(one.To)) + "\n")
 	case errors.Is(err, context.DeadlineExceeded):
 		one.Waited = "timeout"
 		return latef("group %s: not complete after %s; the rollout continues, see `cadre rollout status %s`", one.Group, timeout, one.Group)
+	case errors.Is(ctx.Err(), context.Canceled):
+		one.Waited = "interrupted"
+		return fmt.Errorf("group %s: the wait was interrupted; the rollout continues, see `cadre rollout status %s`", one.Group, one.Group)
 	default:
 		one.Waited = err.Error()
 		return explain(err, one.Group)
@@ -234,7 +238,10 @@ func explain(err error, name string) error {
 		return err
 	}
 	onward := "cadre rollout resume " + name
-	if stopped.State.Failed() {
+	switch {
+	case stopped.State == operation.SupersededState: // the newer rollout goes on
+		return fmt.Errorf("%w\nsee `cadre rollout status %s`", err, name)
+	case stopped.State.Failed():
 		onward = "cadre rollout retry " + name // no pause holds the rollout
 	}
 	return fmt.Errorf("%w\nsee `cadre rollout status %s`; apply a corrected file to move on, or `%s`", err, name, onward)

@@ -11,6 +11,7 @@ import (
 	"cadre.dev/cli/internal/render"
 	"cadre.dev/client"
 	"cadre.dev/client/format"
+	"cadre.dev/core/operation"
 )
 
 // screen shows views as they come: redrawn in place on a terminal, as lines of changes elsewhere.
@@ -56,6 +57,14 @@ func (s *screen) see(v client.View) {
 		}
 	}
 	s.last = &v
+}
+
+// ending is the end of a rollout that did not fail, in words. A rollout that left slots behind names them.
+func (s *screen) ending(revision string) string {
+	if s.last != nil && s.last.Plan.Rollout != nil && s.last.Plan.Rollout.State == operation.PartitionReached {
+		return fmt.Sprintf("the rollout ended as %s: %s", operation.PartitionReached, s.last.Plan.Rollout.Reason)
+	}
+	return fmt.Sprintf("every slot in scope runs revision %s and is available", revision)
 }
 
 // lost reports that no coordinator answers at the moment.
