@@ -252,13 +252,15 @@ type Promoted struct {
 	Stage   int    `json:"stage,omitempty"`
 	Stages  int    `json:"stages,omitempty"`
 	Message string `json:"message,omitempty"`
+	// Gates are the closed gates that hold the promoted stage; empty: none does.
+	Gates string `json:"gates,omitempty"`
 }
 
 // Promote promotes the open stage of the group's rollout.
 func (c *Client) Promote(ctx context.Context, name, reason string) (out Promoted, err error) {
 	err = c.request(ctx, "promote the rollout of "+name, "promote", func(ctx context.Context, request string) error {
 		r, err := c.operations.PromoteRollout(ctx, &apiv1.PromoteRolloutRequest{Group: name, Reason: reason, RequestId: request})
-		out = Promoted{Changed: r.GetChanged(), Rollout: r.GetRollout(), Stage: int(r.GetStage()), Stages: int(r.GetStages()), Message: r.GetMessage()}
+		out = Promoted{Changed: r.GetChanged(), Rollout: r.GetRollout(), Stage: int(r.GetStage()), Stages: int(r.GetStages()), Message: r.GetMessage(), Gates: r.GetGates()}
 		if out.Changed {
 			out.RequestID = r.GetRequestId()
 		}

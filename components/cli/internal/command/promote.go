@@ -28,9 +28,13 @@ A gate on "promote" that is closed still holds the next stage: "cadre gate open"
 				}
 				if err := a.show(out, func(render.Style) string {
 					if !out.Changed {
-						return fmt.Sprintf("no stage of %s waits for a promotion (%s): nothing is changed\n", args[0], cmp.Or(out.Message, "no stage is open"))
+						return fmt.Sprintf("nothing of %s is promoted: %s\n", args[0], cmp.Or(out.Message, "no stage is open"))
 					}
-					return fmt.Sprintf("stage %d of %d of rollout %s is promoted; watch it with `cadre rollout watch %s`\n", out.Stage, out.Stages, out.Rollout, args[0])
+					text := fmt.Sprintf("stage %d of %d of rollout %s is promoted", out.Stage, out.Stages, out.Rollout)
+					if out.Gates != "" {
+						text += "; it still waits: " + out.Gates
+					}
+					return fmt.Sprintf("%s; watch it with `cadre rollout watch %s`\n", text, args[0])
 				}); err != nil || !out.Changed || !wait.wait {
 					return err
 				}

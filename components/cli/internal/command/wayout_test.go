@@ -128,6 +128,22 @@ func TestR142_NothingIsLostUnconfirmed(t *testing.T) {
 	})
 }
 
+// The answer to a promotion names the closed gate, or the reason why nothing is promoted.
+func TestAPromotionSaysWhatFollows(t *testing.T) {
+	b := newBench(t)
+	b.Set("worker", midRollout)
+	for want, promoted := range map[string]*apiv1.PromoteRolloutResponse{
+		"stage 1 of 2 of rollout worker-4 is promoted; it still waits: gate worker/alarm is closed; watch it": {Changed: true, Rollout: "worker-4", Stage: 1, Stages: 2, Message: "stage 1 of 2 has baked", Gates: "gate worker/alarm is closed"},
+		"nothing of worker is promoted: stage 1 of 2 bakes":                                                   {Rollout: "worker-4", Stages: 2, Message: "stage 1 of 2 bakes"},
+		"nothing of worker is promoted: no stage is open":                                                     {},
+	} {
+		b.SetWayOut(clienttest.WayOut{Promoted: promoted})
+		if code, out := b.run("rollout", "promote", "worker"); code != ExitOK || !strings.Contains(out, want) {
+			t.Errorf("exit %d, want %q\n%s", code, want, out)
+		}
+	}
+}
+
 func TestAConfirmedCommandSendsItsRequest(t *testing.T) {
 	b := newBench(t)
 	for _, c := range []struct {

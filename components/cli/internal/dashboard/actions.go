@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -182,14 +183,16 @@ var retryAction = action{verb: "retry", on: "group", title: "Retry the rollout o
 
 var promoteAction = action{verb: "promote", on: "group", title: "Promote the stage of %s", command: "cadre rollout promote %s",
 	effect: "The next stage of the rollout opens, and its slots are updated. A stage that still bakes is not promoted.",
-	fields: []field{reasonField},
+	fields: []field{reasonMaybe},
 	do: func(ctx context.Context, s *Server, on string, in url.Values) (string, error) {
 		out, err := s.Client.Promote(ctx, on, in.Get("reason"))
 		switch {
 		case err != nil:
 			return "", err
 		case !out.Changed:
-			return fmt.Sprintf("no stage of %s waits for a promotion (%s): nothing is changed", on, orDash(out.Message)), nil
+			return fmt.Sprintf("nothing of %s is promoted: %s", on, cmp.Or(out.Message, "no stage is open")), nil
+		case out.Gates != "":
+			return fmt.Sprintf("stage %d of %d is promoted; it still waits: %s", out.Stage, out.Stages, out.Gates), nil
 		}
 		return fmt.Sprintf("stage %d of %d is promoted", out.Stage, out.Stages), nil
 	}}

@@ -149,6 +149,7 @@ func (s *Server) PromoteRollout(ctx context.Context, req *apiv1.PromoteRolloutRe
 		return out, nil
 	}
 	out.Changed = true
+	out.Gates = waitsForGates(plan)
 	out.RequestId, err = c.enqueue(ctx, store.QueueRequest{ID: req.GetRequestId(), Kind: store.RequestPromote, Group: name, Rollout: plan.Rollout.ID, Stage: stage, Reason: req.GetReason()})
 	return out, err
 }
@@ -300,4 +301,21 @@ func (c *caller) wantedAgain(spec group.Spec) *store.Op {
 		return nil
 	}
 	return &store.Op{Kind: store.OpDeleteCAS, Key: store.DeleteDisksKey(spec.Name), Index: named.Index}
+}
+
+// waitsForGates names the closed gates that hold a stage after its promotion; "": none. The first hold of the stage asks
+// for the promotion, and each of the others is a gate's.
+func waitsForGates(plan rollout.Plan) string {
+	for _, a := range plan.Actions {
+		var texts []string
+		for _, h := range a.Holds {
+			if h.Predicate == rollout.HoldStagePromotion {
+				texts = append(texts, h.Message)
+			}
+		}
+		if len(texts) > 0 {
+			return strings.Join(texts[1:], "; ")
+		}
+	}
+	return ""
 }

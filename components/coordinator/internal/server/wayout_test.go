@@ -14,6 +14,7 @@ import (
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
+	"cadre.dev/core/rollout"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 	"cadre.dev/store"
 )
@@ -408,5 +409,20 @@ func TestI17_ARequestThatIsCarriedOutIsNotMadeAgain(t *testing.T) {
 	}
 	if _, err := a.RestartInstance(ctx, &apiv1.RestartInstanceRequest{Slot: "pg-0", Reason: "else", RequestId: "restart-1"}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("with other content: %v", err)
+	}
+}
+
+// TestR95_APromotionNamesTheClosedGates: the answer has the gates that hold the stage after the promotion.
+func TestR95_APromotionNamesTheClosedGates(t *testing.T) {
+	asks, gate := rollout.Hold{Predicate: rollout.HoldStagePromotion, Message: "to go on: cadre rollout promote pg"}, rollout.Hold{Predicate: rollout.HoldStagePromotion, Message: "gate pg/alarm is closed"}
+	budget := rollout.Hold{Predicate: rollout.HoldMaxUnavailable, Message: "1 of 1 in use"}
+	for want, holds := range map[string][]rollout.Hold{"": {budget, asks}, "gate pg/alarm is closed": {asks, budget, gate}} {
+		plan := rollout.Plan{Actions: []rollout.Action{{Slot: "pg-2", Holds: []rollout.Hold{budget}}, {Slot: "pg-1", Holds: holds}, {Slot: "pg-0", Holds: holds}}}
+		if got := waitsForGates(plan); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if got := waitsForGates(rollout.Plan{}); got != "" {
+		t.Errorf("%q", got)
 	}
 }

@@ -809,9 +809,11 @@ type PromoteRolloutResponse struct {
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	Rollout   string `protobuf:"bytes,3,opt,name=rollout,proto3" json:"rollout,omitempty"`
 	// The number of the stage, from 1, and how many stages the rollout has.
-	Stage         uint32 `protobuf:"varint,4,opt,name=stage,proto3" json:"stage,omitempty"`
-	Stages        uint32 `protobuf:"varint,5,opt,name=stages,proto3" json:"stages,omitempty"`
-	Message       string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
+	Stage   uint32 `protobuf:"varint,4,opt,name=stage,proto3" json:"stage,omitempty"`
+	Stages  uint32 `protobuf:"varint,5,opt,name=stages,proto3" json:"stages,omitempty"`
+	Message string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
+	// The closed gates that hold the promoted stage, as text; empty: none does.
+	Gates         string `protobuf:"bytes,7,opt,name=gates,proto3" json:"gates,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -884,6 +886,13 @@ func (x *PromoteRolloutResponse) GetStages() uint32 {
 func (x *PromoteRolloutResponse) GetMessage() string {
 	if x != nil {
 		return x.Message
+	}
+	return ""
+}
+
+func (x *PromoteRolloutResponse) GetGates() string {
+	if x != nil {
+		return x.Gates
 	}
 	return ""
 }
@@ -1363,7 +1372,7 @@ const file_cadre_api_v1_operations_proto_rawDesc = "" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x03 \x01(\tR\trequestId\"\xb3\x01\n" +
+	"request_id\x18\x03 \x01(\tR\trequestId\"\xc9\x01\n" +
 	"\x16PromoteRolloutResponse\x12\x18\n" +
 	"\achanged\x18\x01 \x01(\bR\achanged\x12\x1d\n" +
 	"\n" +
@@ -1371,7 +1380,8 @@ const file_cadre_api_v1_operations_proto_rawDesc = "" +
 	"\arollout\x18\x03 \x01(\tR\arollout\x12\x14\n" +
 	"\x05stage\x18\x04 \x01(\rR\x05stage\x12\x16\n" +
 	"\x06stages\x18\x05 \x01(\rR\x06stages\x12\x18\n" +
-	"\amessage\x18\x06 \x01(\tR\amessage\"\xb3\x01\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\x12\x14\n" +
+	"\x05gates\x18\a \x01(\tR\x05gates\"\xb3\x01\n" +
 	"\x12DeleteGroupRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x1b\n" +
 	"\tkeep_cvms\x18\x02 \x01(\bR\bkeepCvms\x12!\n" +
