@@ -29,9 +29,23 @@ func Plan(s Style, p rollout.Plan, now time.Time) string {
 	case settled(p):
 		b.WriteString("nothing to do: every slot is where it should be\n")
 	default:
-		b.WriteString(s.Line(strings.TrimSuffix("nothing begins now: "+p.Message, ": "), Warn))
+		b.WriteString(s.Line("nothing begins now", Warn))
+		if failed := failedSlots(p); failed != "" {
+			b.WriteString(s.Line(failed+" failed and no step follows: apply a corrected spec, or try again with `cadre instance restart SLOT`", Warn))
+		}
 	}
 	return b.String()
+}
+
+// failedSlots names the slots whose step failed. A rollout that tolerates them (max_failed) leaves them as they are.
+func failedSlots(p rollout.Plan) string {
+	var slots []string
+	for _, i := range p.Status.Instances {
+		if i.State == group.SlotFailed {
+			slots = append(slots, i.Slot)
+		}
+	}
+	return strings.Join(slots, ", ")
 }
 
 // settled: every slot is available. An unavailable slot may wait for its repair or for an operator,

@@ -46,13 +46,19 @@ func TestExtraSlotsAreMarked(t *testing.T) {
 func TestR2_AnIdlePlanSaysWhatItWaitsFor(t *testing.T) {
 	down := []group.InstanceStatus{{Slot: "web-0", State: "Available"}, {Slot: "web-1", State: "Unavailable"}}
 	going := []group.InstanceStatus{{Slot: "web-0", State: "Terminating"}}
-	for want, p := range map[string]rollout.Plan{
-		"nothing to do: every slot is where it should be\n": {Message: "2 of 2", Status: group.Status{Replicas: 2, Available: 2, Instances: down[:1]}},
-		"nothing begins now: waits for web-1: silent\n":     {Message: "waits for web-1: silent", Status: group.Status{Replicas: 2, Available: 1, Instances: down}},
-		"nothing begins now: it is being deleted\n":         {Message: "it is being deleted", Status: group.Status{Instances: going}},
+	failed := []group.InstanceStatus{{Slot: "web-0", State: group.SlotFailed}}
+	for _, c := range []struct {
+		end string
+		p   rollout.Plan
+	}{
+		{"nothing to do: every slot is where it should be\n", rollout.Plan{Message: "2 of 2", Status: group.Status{Replicas: 2, Available: 2, Instances: down[:1]}}},
+		{"nothing begins now\n", rollout.Plan{Message: "waits for web-1: silent", Status: group.Status{Replicas: 2, Available: 1, Instances: down}}},
+		{"nothing begins now\n", rollout.Plan{Message: "it is being deleted", Status: group.Status{Instances: going}}},
+		{"nothing begins now\nweb-0 failed and no step follows: apply a corrected spec, or try again with `cadre instance restart SLOT`\n",
+			rollout.Plan{Message: "waits for web-0: unhealthy", Status: group.Status{Replicas: 1, Instances: failed}}},
 	} {
-		if text := Plan(Style{}, p, time.Unix(0, 0)); !strings.HasSuffix(text, want) {
-			t.Errorf("no %q in\n%s", want, text)
+		if text := Plan(Style{}, c.p, time.Unix(0, 0)); !strings.HasSuffix(text, c.end) || strings.Count(text, c.p.Message) != 1 {
+			t.Errorf("no %q, or not one %q, in\n%s", c.end, c.p.Message, text)
 		}
 	}
 }
