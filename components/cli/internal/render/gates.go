@@ -34,7 +34,7 @@ func Gates(s Style, list []client.Gate) string {
 		}
 		rows = append(rows, []Cell{
 			T(g.Group+"/"+g.Gate, Bold), C(cmp.Or(about, "group")), C(strings.Join(g.On, ", ")), state, C(strings.ToLower(g.Step)), C(g.Ticket),
-			C(until), C(left), C(g.By), C(g.Reason),
+			C(until), C(left), C(format.ShortCaller(g.By)), C(g.Reason),
 		})
 	}
 	return s.Table([]string{"GATE", "OF", "ON", "STATE", "STEP", "TICKET", "UNTIL", "LEFT", "BY", "REASON"}, rows)
