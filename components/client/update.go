@@ -18,10 +18,10 @@ type UpdateOptions struct {
 	Revision string
 	// Pinned is the Revision that the spec pins the Slot to; the Slot moves there instead.
 	Pinned string
-	// OwnEnv gives the Slot its own env values, without a move to another Revision. If the step to
-	// another Revision is held until it is requested, or if none is planned, the values follow
-	// later, and the Slot's status reports that.
-	OwnEnv bool
+	// Own gives the Slot its own env values and size, without a move to another Revision. If the step
+	// to another Revision is held until it is requested, or if none is planned, they follow later, and
+	// the Slot's status reports that.
+	Own bool
 	// Reason is recorded with the Operation.
 	Reason string
 	// ByHand: an operator names the Slot. The update also runs while the group is paused, and when
@@ -35,7 +35,7 @@ type UpdateOptions struct {
 }
 
 // UpdateInstance brings one Slot to the Revision that its group asks for, and to its own env
-// values. It returns the Slot's status once the Slot is available there. If the step waits only for
+// values and size. It returns the Slot's status once the Slot is available there. If the step waits only for
 // an operator, as with OPPORTUNISTIC updates, UpdateInstance requests that Slot's update
 // (rollout.PassedByName). Otherwise the rollout moves the Slot, and UpdateInstance only waits.
 //
@@ -48,7 +48,7 @@ func (c *Client) UpdateInstance(ctx context.Context, slot string, o UpdateOption
 	if err != nil {
 		return group.InstanceStatus{}, &Error{Kind: Invalid, Doing: "update instance " + slot, Message: err.Error()}
 	}
-	u := &update{slot: slot, revision: o.Revision, pinned: o.Pinned, byHand: o.ByHand, index: o.Index, ownEnv: o.OwnEnv}
+	u := &update{slot: slot, revision: o.Revision, pinned: o.Pinned, byHand: o.ByHand, index: o.Index, own: o.Own}
 	asked := ""
 	err = Poll(ctx, func(ctx context.Context) (bool, error) {
 		v, err := c.look(ctx, name, o.Lost)
@@ -90,7 +90,7 @@ type update struct {
 	slot, revision, pinned string
 	byHand                 bool
 	index                  uint64
-	ownEnv                 bool
+	own                    bool
 	status                 group.InstanceStatus
 }
 
@@ -164,21 +164,21 @@ func (u *update) passes(a *rollout.Action, h rollout.Hold) bool {
 	return rollout.PassedByName(h.Predicate)
 }
 
-// there reports whether the Slot is at the target with its own env values. Without ByHand the
-// values may come later: when no step delivers them, or when only a step that waits for a request
+// there reports whether the Slot is at the target with its own settings. Without ByHand they
+// may come later: when no step delivers them, or when only a step that waits for a request
 // would.
 func (u *update) there(target string, step *rollout.Action) bool {
 	switch {
-	case u.status.OwnEnv != group.OwnEnvUnapplied:
+	case len(u.status.Unapplied()) == 0:
 	case step == nil && u.byHand, step != nil && !u.later(*step):
 		return false
 	}
-	return u.ownEnv || u.status.Observed == target
+	return u.own || u.status.Observed == target
 }
 
-// later reports whether the step waits for a request and would move a Slot that only needs its env.
+// later reports whether the step waits for a request and would move a Slot that only needs its own settings.
 func (u *update) later(step rollout.Action) bool {
-	return u.ownEnv && step.Way.Mode != operation.ModeEnv && slices.ContainsFunc(step.Holds, opportunistic)
+	return u.own && step.Way.Mode != operation.ModeOwn && slices.ContainsFunc(step.Holds, opportunistic)
 }
 
 func opportunistic(h rollout.Hold) bool { return h.Predicate == rollout.HoldOpportunistic }

@@ -56,9 +56,9 @@ func TestUpdateDecides(t *testing.T) {
 		"its own update was called off too often":                  {state: StateAvailable, observed: "old", byHand: true, actions: []rollout.Action{{Slot: "web-1", Attempt: 2, Holds: []rollout.Hold{{Predicate: rollout.HoldRolloutFailed}}}}, want: updateAsk},
 		"a restart waits for its update":                           {state: group.SlotFailed, observed: "old", byHand: true, actions: []rollout.Action{{Slot: "web-1", Holds: []rollout.Hold{{Predicate: rollout.HoldUpdateUnfinished}}}}, want: updateAsk},
 		"everything is frozen":                                     {state: StateAvailable, observed: "old", actions: []rollout.Action{{Slot: "web-1", Holds: []rollout.Hold{{Predicate: rollout.HoldFrozen}}}}, err: "frozen", kind: Conflict},
-		"its env waits":                                            {state: StateAvailable, observed: "new", env: group.OwnEnvUnapplied, actions: []rollout.Action{step("web-1", nil)}, want: updateAsk},
-		"its env is there":                                         {state: StateAvailable, observed: "new", env: group.OwnEnvApplied, want: updateDone},
-		"its env is kept back":                                     {state: StateAvailable, observed: "new", env: group.OwnEnvUnapplied, byHand: true, err: "no step is planned for it", kind: Conflict},
+		"its env waits":                                            {state: StateAvailable, observed: "new", env: group.OwnUnapplied, actions: []rollout.Action{step("web-1", nil)}, want: updateAsk},
+		"its env is there":                                         {state: StateAvailable, observed: "new", env: group.OwnApplied, want: updateDone},
+		"its env is kept back":                                     {state: StateAvailable, observed: "new", env: group.OwnUnapplied, byHand: true, err: "no step is planned for it", kind: Conflict},
 		"another revision is asked for":                            {state: StateAvailable, observed: "old", revision: "third", err: "the group asks for revision new, not third", kind: Invalid},
 		"that revision is asked for":                               {state: StateAvailable, observed: "new", revision: "new", want: updateDone},
 	} {
@@ -75,12 +75,24 @@ func TestUpdateDecides(t *testing.T) {
 	}
 }
 
+// A slot whose own size waits is waited for, as one whose own env waits.
+func TestR143_UpdateGivesOwnSize(t *testing.T) {
+	for size, want := range map[string]updateStep{group.OwnApplied: updateDone, group.OwnUnapplied: updateWait} {
+		u := &update{slot: "web-1", own: true}
+		i := group.InstanceStatus{Slot: "web-1", State: StateAvailable, Observed: "new", OwnInstanceType: size}
+		v := View{Status: group.Status{Group: "web", Target: "new", Instances: []group.InstanceStatus{i}}, Plan: rollout.Plan{Actions: []rollout.Action{{Slot: "web-1", Execute: true}}}}
+		if got, err := u.next(v, false); got != want || err != nil {
+			t.Errorf("%s: %v, %v", size, got, err)
+		}
+	}
+}
+
 // The table has the next step for a slot that gets its own env (R143), alone or with its revision.
 func TestR143_UpdateGivesOwnEnv(t *testing.T) {
 	opportunistic := rollout.Hold{Predicate: rollout.HoldOpportunistic, Message: "restart the slot"}
 	quorum := rollout.Hold{Predicate: rollout.HoldQuorum, Message: "2 of 3 voters are healthy"}
 	gives := func(holds ...rollout.Hold) []rollout.Action {
-		return []rollout.Action{{Slot: "web-1", Way: operation.Way{Mode: operation.ModeEnv}, Holds: holds}}
+		return []rollout.Action{{Slot: "web-1", Way: operation.Way{Mode: operation.ModeOwn}, Holds: holds}}
 	}
 	for name, c := range map[string]struct {
 		state         group.SlotState
@@ -90,20 +102,20 @@ func TestR143_UpdateGivesOwnEnv(t *testing.T) {
 		want          updateStep
 		err           string
 	}{
-		"given":                                                 {state: StateAvailable, observed: "new", env: group.OwnEnvApplied, only: true, want: updateDone},
-		"given, and not available":                              {state: "Booting", observed: "new", env: group.OwnEnvApplied, only: true, want: updateWait},
-		"given, at an old revision":                             {state: StateAvailable, observed: "old", env: group.OwnEnvApplied, only: true, actions: []rollout.Action{{Slot: "web-1", Holds: []rollout.Hold{opportunistic}}}, want: updateDone},
-		"its step is not asked for":                             {state: StateAvailable, observed: "new", env: group.OwnEnvUnapplied, only: true, actions: gives(opportunistic), want: updateAsk},
-		"nor where the revision is meant too":                   {state: StateAvailable, observed: "new", env: group.OwnEnvUnapplied, actions: gives(opportunistic), want: updateAsk},
-		"its step begins automatically":                         {state: StateAvailable, observed: "new", env: group.OwnEnvUnapplied, only: true, actions: []rollout.Action{{Slot: "web-1", Way: operation.Way{Mode: operation.ModeEnv}, Execute: true}}, want: updateWait},
-		"the quorum does not bear it":                           {state: StateAvailable, observed: "new", env: group.OwnEnvUnapplied, only: true, actions: gives(opportunistic, quorum), err: "quorum"},
-		"no step is planned: it keeps its env":                  {state: StateAvailable, observed: "new", env: group.OwnEnvUnapplied, only: true, want: updateDone},
-		"only a move to another revision would give it":         {state: StateAvailable, observed: "old", env: group.OwnEnvUnapplied, only: true, actions: []rollout.Action{{Slot: "web-1", Holds: []rollout.Hold{opportunistic}}}, want: updateDone},
-		"a rollout moves it there automatically":                {state: StateAvailable, observed: "old", env: group.OwnEnvUnapplied, only: true, actions: []rollout.Action{{Slot: "web-1", Execute: true}}, want: updateWait},
-		"such a move is asked for where the revision is meant":  {state: StateAvailable, observed: "old", env: group.OwnEnvUnapplied, actions: []rollout.Action{{Slot: "web-1", Holds: []rollout.Hold{opportunistic}}}, want: updateAsk},
-		"at the revision, and no step delivers its missing env": {state: StateAvailable, observed: "new", env: group.OwnEnvUnapplied, want: updateDone},
+		"given":                                                 {state: StateAvailable, observed: "new", env: group.OwnApplied, only: true, want: updateDone},
+		"given, and not available":                              {state: "Booting", observed: "new", env: group.OwnApplied, only: true, want: updateWait},
+		"given, at an old revision":                             {state: StateAvailable, observed: "old", env: group.OwnApplied, only: true, actions: []rollout.Action{{Slot: "web-1", Holds: []rollout.Hold{opportunistic}}}, want: updateDone},
+		"its step is not asked for":                             {state: StateAvailable, observed: "new", env: group.OwnUnapplied, only: true, actions: gives(opportunistic), want: updateAsk},
+		"nor where the revision is meant too":                   {state: StateAvailable, observed: "new", env: group.OwnUnapplied, actions: gives(opportunistic), want: updateAsk},
+		"its step begins automatically":                         {state: StateAvailable, observed: "new", env: group.OwnUnapplied, only: true, actions: []rollout.Action{{Slot: "web-1", Way: operation.Way{Mode: operation.ModeOwn}, Execute: true}}, want: updateWait},
+		"the quorum does not bear it":                           {state: StateAvailable, observed: "new", env: group.OwnUnapplied, only: true, actions: gives(opportunistic, quorum), err: "quorum"},
+		"no step is planned: it keeps its env":                  {state: StateAvailable, observed: "new", env: group.OwnUnapplied, only: true, want: updateDone},
+		"only a move to another revision would give it":         {state: StateAvailable, observed: "old", env: group.OwnUnapplied, only: true, actions: []rollout.Action{{Slot: "web-1", Holds: []rollout.Hold{opportunistic}}}, want: updateDone},
+		"a rollout moves it there automatically":                {state: StateAvailable, observed: "old", env: group.OwnUnapplied, only: true, actions: []rollout.Action{{Slot: "web-1", Execute: true}}, want: updateWait},
+		"such a move is asked for where the revision is meant":  {state: StateAvailable, observed: "old", env: group.OwnUnapplied, actions: []rollout.Action{{Slot: "web-1", Holds: []rollout.Hold{opportunistic}}}, want: updateAsk},
+		"at the revision, and no step delivers its missing env": {state: StateAvailable, observed: "new", env: group.OwnUnapplied, want: updateDone},
 	} {
-		u := &update{slot: "web-1", ownEnv: c.only}
+		u := &update{slot: "web-1", own: c.only}
 		v := View{Status: group.Status{Group: "web", Target: "new", Instances: []group.InstanceStatus{{Slot: "web-1", State: c.state, Observed: c.observed, OwnEnv: c.env}}}, Plan: rollout.Plan{Actions: c.actions}}
 		got, err := u.next(v, false)
 		if got != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {

@@ -20,25 +20,31 @@ type Offer struct {
 // platform. The error names each field that does not fit, and the alternatives; it is ErrNotOffered
 // and ErrRefused.
 func (o Offer) Check(t Template) error {
-	const instanceType = "template.instance_type"
-	var problems []string
-	for _, f := range []struct {
-		field, name string
-		offered     []string
-		same        func(name, offered string) bool
-	}{
-		{"template.os_image", t.OSImage, o.OSImages, group.SameOSImage},
-		{instanceType, t.InstanceType, o.InstanceTypes, func(a, b string) bool { return a == b }},
-	} {
-		if f.field == instanceType && o.AlsoInstanceType != nil && o.AlsoInstanceType(f.name) {
-			continue
-		}
-		if f.name == "" || f.offered == nil || slices.ContainsFunc(f.offered, func(offered string) bool { return f.same(f.name, offered) }) {
-			continue
-		}
-		problems = append(problems, fmt.Sprintf("%s %.64q: choose one of %s", f.field, f.name, list(f.offered)))
+	image := missing("template.os_image", t.OSImage, o.OSImages, group.SameOSImage)
+	return notOffered(image, o.missingSize("template.instance_type", t.InstanceType))
+}
+
+// CheckSize is Check of one instance type; field is its path in the spec.
+func (o Offer) CheckSize(field, name string) error { return notOffered(o.missingSize(field, name)) }
+
+func (o Offer) missingSize(field, name string) string {
+	if o.AlsoInstanceType != nil && o.AlsoInstanceType(name) {
+		return ""
 	}
-	if problems == nil {
+	return missing(field, name, o.InstanceTypes, func(a, b string) bool { return a == b })
+}
+
+// missing returns the problem of a name that is not offered; "": it is, or the offer is unknown.
+func missing(field, name string, offered []string, same func(name, offered string) bool) string {
+	if name == "" || offered == nil || slices.ContainsFunc(offered, func(one string) bool { return same(name, one) }) {
+		return ""
+	}
+	return fmt.Sprintf("%s %.64q: choose one of %s", field, name, list(offered))
+}
+
+func notOffered(problems ...string) error {
+	problems = slices.DeleteFunc(problems, func(p string) bool { return p == "" })
+	if len(problems) == 0 {
 		return nil
 	}
 	return fmt.Errorf("%w: %w: %s", ErrRefused, ErrNotOffered, strings.Join(problems, "; "))

@@ -104,6 +104,7 @@ group "postgres" {
   }
   instance "2" {
     metadata             = { rack = "b" }
+    instance_type        = "tdx.large"
     exclude_from_rollout = true
     preserved_state { disk = "data" }
   }
@@ -165,7 +166,7 @@ func TestEveryField(t *testing.T) {
 	for path, line := range map[string]string{
 		"replicas": "9", "update_policy.min_ready_seconds": "20", "update_policy.partition": "18", `lifecycle_hook["late"].exec`: "47",
 		`health_check["ready"].http.port`: "51", `instance["2"].metadata`: "81", "nothing": "6", "meta.team": "67",
-		`backend["api"].registration.ttl`: "94", `route["postgres-master"].pooler_users`: "102", `consul_permissions.key_prefixes`: "109",
+		`backend["api"].registration.ttl`: "95", `route["postgres-master"].pooler_users`: "103", `consul_permissions.key_prefixes`: "110",
 	} {
 		if got := f.Groups[0].Position(path); !strings.HasSuffix(got, "all.hcl:"+line) {
 			t.Errorf("Position(%q) = %s, want line %s", path, got, line)

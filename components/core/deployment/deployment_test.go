@@ -26,7 +26,7 @@ func shop() deployment.Document {
 			Backends:          []group.Backend{{Name: "pg", Port: 5432, Allow: []string{"shop-web", "grafana"}, Registration: group.Registration{Parent: "ledger"}}},
 			Routes:            []group.Route{{Name: "postgres-master", Backend: "pg"}},
 			ConsulPermissions: group.ConsulPermissions{KeyPrefixes: []string{"service/postgres/"}},
-			Instances:         []group.InstanceSettings{{Ordinal: 0, PinnedRevision: strings.Repeat("b", 32)}},
+			Instances:         []group.InstanceSettings{{Ordinal: 0, PinnedRevision: strings.Repeat("b", 32), InstanceType: "tdx.large"}},
 		}, {
 			Name: "shop-web", Platform: "phala", Replicas: 2, Template: template,
 			Placement: group.Placement{With: []string{"postgres"}, NotWith: []string{"grafana"}},
@@ -57,6 +57,7 @@ func TestACloneNamesNothingOfItsOriginal(t *testing.T) {
 		"route":        {pg.Routes[0], group.Route{Name: "shop-staging-postgres-master", Alias: "postgres-master", Backend: "pg"}},
 		"keys":         {pg.ConsulPermissions.KeyPrefixes, []string{"service/shop-staging-postgres/"}},
 		"pins":         {pg.Instances[0].PinnedRevision, ""},
+		"own size":     {pg.Instances[0].InstanceType, "tdx.large"},
 		"with":         {web.Placement.With, []string{"shop-staging-postgres"}},
 		"not with":     {len(web.Placement.NotWith), 0},
 		"pooler route": {web.Secrets[0].PoolerRoutes, []string{"shop-staging-postgres-master"}},

@@ -12,10 +12,17 @@ type Change struct {
 	// Path as operators write it: `lifecycle_hook["drain"].http.port`.
 	Path  string       `json:"path"`
 	Class UpdateAction `json:"class"`
+	// Is is the next value where the two specs do not show it: the size that a single Slot gets.
+	Is string `json:"is,omitempty"`
 }
 
 // String is the change in a few words.
-func (c Change) String() string { return fmt.Sprintf("%s (%s)", c.Path, c.Class) }
+func (c Change) String() string {
+	if c.Is != "" {
+		return fmt.Sprintf("%s = %s (%s)", c.Path, c.Is, c.Class)
+	}
+	return fmt.Sprintf("%s (%s)", c.Path, c.Class)
+}
 
 // Changes are the fields in which next differs from old, absent ones with their defaults, in
 // the order of the type.

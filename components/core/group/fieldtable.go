@@ -170,10 +170,11 @@ var fields = []Field{
 	{Path: "not_secret", Class: ActionNone, Line: "Entries of `env`, `meta`, `metadata` and `settings` that only look like secrets, such as `SESSION_TOKEN`."},
 	{Path: "meta", Class: ActionRefresh, Range: "64 KiB in all", Line: "Values for the workload as `CADRE_META_<KEY>`, outside of the revision."},
 
-	{Path: "instance", Line: "Settings of one slot, outside of the revision. All except `env` and `pinned_revision` take effect at once."},
+	{Path: "instance", Line: "Settings of one slot, outside of the revision. All except `env`, `instance_type` and `pinned_revision` take effect at once."},
 	{Path: "instance.ordinal", Class: ActionNone, Line: "Ordinal of the slot."},
 	{Path: "instance.metadata", Class: ActionRefresh, Line: "Values for the workload of this slot, which override the group's `meta`."},
 	{Path: "instance.env", Class: ActionRestart, Line: "Unmeasured values of this slot for names in `template.env`. A change is a step of the slot alone, at its revision."},
+	{Path: "instance.instance_type", Class: ActionRestart, Default: "the template's", Line: "Size of this slot's CVM, at every revision. A change is a step of the slot alone, at its revision."},
 	{Path: "instance.exclude_from_rollout", Class: ActionNone, Default: "`false`", Line: "The slot keeps its revision, counts in every budget and quorum, and keeps the rollout incomplete."},
 	{Path: "instance.pinned_revision", Class: ActionNone, Range: "32 hex digits of a recorded revision", Line: "The slot runs this revision instead of the template's. A step moves the slot, at the cost of the difference; the rollout stays incomplete."},
 	{Path: "instance.exclude_from_healing", Class: ActionNone, Default: "`false`", Line: "Excludes the slot from automatic repair."},

@@ -8,7 +8,7 @@ import (
 )
 
 // InstanceSettings are the settings of one Slot. No setting is part of the Revision: settings take
-// effect at once. Only a change of Env causes a step of the Slot.
+// effect at once. Only a change of Env or of InstanceType causes a step of the Slot.
 type InstanceSettings struct {
 	// Ordinal of the Slot. Settings for a Slot that does not exist yet wait for it.
 	Ordinal int `json:"ordinal"`
@@ -18,6 +18,9 @@ type InstanceSettings struct {
 	// values. A change is a step of the Slot at its present Revision: the measured content is the
 	// same.
 	Env map[string]string `json:"env,omitempty"`
+	// InstanceType is the size of this Slot's CVM, at every Revision; empty: the template's. A change is
+	// a step of the Slot at its present Revision, since no Revision is proven by its size.
+	InstanceType string `json:"instance_type,omitempty"`
 	// ExcludeFromRollout keeps the Slot at its assigned Revision, as a partition does (R94,
 	// R139). It counts in every budget and quorum all the same.
 	ExcludeFromRollout bool `json:"exclude_from_rollout,omitempty"`
@@ -120,6 +123,17 @@ func (s Spec) MetaOf(ordinal int) map[string]string {
 	return out
 }
 
+// OwnInstanceType returns the size of a Slot's CVM that differs from a template's, which may be that of
+// another Revision than the spec's; "": it has the template's size. So has a Slot beyond the group's
+// size, such as an extra one.
+func (s Spec) OwnInstanceType(ordinal int, t Template) string {
+	own := s.Instance(ordinal).InstanceType
+	if own == t.InstanceType || own == "" || t.InstanceType == "" || !s.HasOrdinal(ordinal) {
+		return "" // an unknown template names no size
+	}
+	return own
+}
+
 // PreservedDisk is the name of the disk of one Slot that is never deleted, "" for none.
 func (s Spec) PreservedDisk(ordinal int) string {
 	if own := s.Instance(ordinal).PreservedState.Disk; own != "" {
@@ -154,6 +168,9 @@ func (v *validator) instances(s Spec) {
 		seen[one.Ordinal] = true
 		v.meta(path+".metadata", one.Metadata)
 		v.ownEnv(path+".env", s, one)
+		if one.InstanceType != "" {
+			v.instanceType(path+".instance_type", one.InstanceType)
+		}
 		if problem := RevisionProblem(one.PinnedRevision); one.PinnedRevision != "" && problem != "" {
 			v.add(path+".pinned_revision", "", "%s", problem)
 		}

@@ -98,3 +98,34 @@ func TestAnOverrideExcludesFromNamedActivities(t *testing.T) {
 		}
 	}
 }
+
+// TestR143_ASlotHasASizeOfItsOwn: its own size overrides the template's for the Slot alone, and is no part of the
+// Revision. A Slot beyond the group's size has the template's size.
+func TestR143_ASlotHasASizeOfItsOwn(t *testing.T) {
+	s := goodSpec()
+	before := s.Revision()
+	s.Instances = []InstanceSettings{{Ordinal: 1, InstanceType: "tdx.large"}, {Ordinal: 2, InstanceType: s.Template.InstanceType}, {Ordinal: s.Replicas, InstanceType: "tdx.large"}}
+	if got := problems(t, s); got != nil || s.Revision() != before {
+		t.Fatalf("problems %v, or another revision", got)
+	}
+	for ordinal, want := range []string{"", "tdx.large", ""} {
+		if got := s.OwnInstanceType(ordinal, s.Template); got != want {
+			t.Errorf("slot %d has %q of its own, want %q", ordinal, got, want)
+		}
+	}
+	if got := s.OwnInstanceType(s.Replicas, s.Template); got != "" {
+		t.Errorf("a slot beyond the group has %q", got)
+	}
+	if got := s.OwnInstanceType(1, Template{}); got != "" {
+		t.Errorf("at an unknown template: %q", got)
+	}
+	other := s
+	other.Instances = nil
+	if got := Changes(other, s)[0]; got.Path != `instance["1"]` || got.Class != ActionRestart {
+		t.Errorf("the change is %s", got)
+	}
+	s.Instances[0].InstanceType, s.Instances[1].InstanceType = "tdx large", strings.Repeat("a", 65)
+	if got := problems(t, s); len(got) != 2 {
+		t.Errorf("two sizes that cannot be: %q", got)
+	}
+}

@@ -73,10 +73,10 @@ type Override struct {
 	LeftSeconds int64 `json:"left_seconds,omitempty"`
 }
 
-// The values of OwnEnv in an InstanceStatus.
+// The values of OwnEnv and OwnInstanceType in an InstanceStatus.
 const (
-	OwnEnvApplied   = "applied"
-	OwnEnvUnapplied = "unapplied"
+	OwnApplied   = "applied"
+	OwnUnapplied = "unapplied"
 )
 
 // InstanceStatus is the state of one Slot (R137), as the leader reports it at
@@ -115,6 +115,10 @@ type InstanceStatus struct {
 	// OwnEnv is the state of the Slot's own env values: applied, unapplied, or empty for a Slot
 	// that has none and received none (R143).
 	OwnEnv string `json:"own_env,omitempty"`
+	// OwnInstanceType is the state of the Slot's own size, in the same words. Unapplied is also a CVM
+	// whose size the platform shows to be another one than its Revision's. Answers of the API have it;
+	// records do not, because an older coordinator could not read it.
+	OwnInstanceType string `json:"own_instance_type,omitempty"`
 	// Extra: the Slot is there for the time of a rollout (max_surge), and goes with its disk
 	// when that ends.
 	Extra bool `json:"extra,omitempty"`
@@ -127,6 +131,17 @@ type InstanceStatus struct {
 	// Holds are the reasons for which the Slot's next step waits (R138); empty when it needs none,
 	// or makes one.
 	Holds []Hold `json:"holds,omitempty"`
+}
+
+// Unapplied lists the Slot's own settings that wait for a step, by their names in the spec.
+func (i InstanceStatus) Unapplied() (settings []string) {
+	if i.OwnEnv == OwnUnapplied {
+		settings = append(settings, "env")
+	}
+	if i.OwnInstanceType == OwnUnapplied {
+		settings = append(settings, "instance_type")
+	}
+	return settings
 }
 
 // SlotRecord binds a Slot to its Instance at slots/<g>/<slot>. Written by the leader only.

@@ -173,9 +173,7 @@ func (v *validator) template(t Template) {
 	if len(problems) == 0 && len(images) == 0 {
 		v.add("template.compose", "ATT-16", "no service with an image was found under \"services:\"")
 	}
-	if !isPlainWord(t.InstanceType, 64) {
-		v.add("template.instance_type", "", "must be one word of at most 64 characters, e.g. \"tdx.small\"")
-	}
+	v.instanceType("template.instance_type", t.InstanceType)
 	if !isPlainWord(t.OSImage, 64) {
 		v.add("template.os_image", "", "must be one word of at most 64 characters, e.g. \"dstack-0.5.7\"")
 	}
@@ -183,6 +181,12 @@ func (v *validator) template(t Template) {
 		v.add("template.disk_gb", "", "is %d: must be 0 (the platform's default) to %d", t.DiskGB, maxDiskGB)
 	}
 	v.env(t.Env)
+}
+
+func (v *validator) instanceType(path, name string) {
+	if !isPlainWord(name, 64) {
+		v.add(path, "", "must be one word of at most 64 characters, e.g. \"tdx.small\"")
+	}
 }
 
 // maxEnvNames bounds the names of env together, as a policy record carries them.

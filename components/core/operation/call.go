@@ -34,6 +34,9 @@ type Call struct {
 	Node string `json:"node,omitempty"`
 	// OwnEnv names the Slot's own env values that the call gives to the CVM.
 	OwnEnv string `json:"own_env,omitempty"`
+	// OwnInstanceType is the Slot's own size that the step's calls give to the CVM; "": To's. A newer size
+	// after the first call that gives one is another step.
+	OwnInstanceType string `json:"own_instance_type,omitempty"`
 }
 
 // issue makes c the next call, for part. The record keeps the platform's state before the call: each later leader
@@ -46,7 +49,7 @@ func (c *Call) issue(part Part, f Facts, now time.Time) {
 	case c.InVain():
 		c.Vain++
 	}
-	c.Part, c.HashWanted, c.OwnEnv = part, f.WantedHash, f.OwnEnv
+	c.Part, c.HashWanted, c.OwnEnv, c.OwnInstanceType = part, f.WantedHash, f.OwnEnv, f.OwnInstanceType
 	if p := f.Platform; p != nil {
 		c.HashBefore, c.UpdatedBefore, c.BootErrorBefore = p.ComposeHash, p.UpdatedAt, p.BootError
 	}
@@ -54,6 +57,15 @@ func (c *Call) issue(part Part, f Facts, now time.Time) {
 		c.Node = f.Node
 	}
 	c.Number++
+}
+
+// Shapes reports that a call of the step gave the CVM its content, or may have given it. A stop and a deletion give
+// nothing.
+func (c Call) Shapes() bool {
+	gives := func(p Part) bool {
+		return slices.Contains([]Part{PartCreate, PartResources, PartOSImage, PartCompose}, p)
+	}
+	return slices.ContainsFunc(c.Applied, gives) || gives(c.Part) && !c.InVain()
 }
 
 // Has reports that the effect of part is certain.

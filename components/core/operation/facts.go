@@ -98,8 +98,9 @@ type Leadership struct {
 
 // Content is the difference between From and To, and between the CVM's last values and its wanted values.
 type Content struct {
-	// WantedShape is the shape of To.
-	WantedShape Shape
+	// WantedShape is the shape of To, with the Slot's own size. OwnInstanceType is that size; "": To's.
+	WantedShape     Shape
+	OwnInstanceType string
 	// OwnEnv names the Slot's own env values at To. GivenEnv names the values that its CVM received last.
 	OwnEnv, GivenEnv string
 	// EnvDiffers: the templates of From and To have other env.

@@ -288,7 +288,7 @@ func TestR118_AnotherRevisionRestartsTheCount(t *testing.T) {
 		"late":             {func(op *Operation) { op.Phase, op.Failure.Cause = Failed, CauseDeadline }, true},
 		"called off":       {func(op *Operation) { op.Phase = Aborted }, true},
 		"a refresh":        {func(op *Operation) { op.Way.Mode = ModeRefresh }, true},
-		"env of its own":   {func(op *Operation) { op.Way.Mode = ModeEnv }, true},
+		"env of its own":   {func(op *Operation) { op.Way.Mode = ModeOwn }, true},
 		"a drain":          {func(op *Operation) { op.Kind = Drain }, true},
 		"a heal that held": {func(op *Operation) { op.Kind, op.Actor = Restart, ActorHealing }, true},
 	} {

@@ -109,7 +109,7 @@ func (op Operation) change(f Facts) Shape {
 	case PartOSImage:
 		s.OSImage = f.WantedShape.OSImage
 	case PartResources:
-		if f.Platform == nil || differs(f.Platform.Shape.InstanceType, f.WantedShape.InstanceType) {
+		if f.Platform == nil || f.Platform.Shape.SizeDiffers(f.WantedShape) {
 			s.InstanceType = f.WantedShape.InstanceType
 		}
 		if f.Platform == nil || f.WantedShape.DiskGB > f.Platform.Shape.DiskGB {

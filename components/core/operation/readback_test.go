@@ -174,7 +174,7 @@ func TestAMemberThatDrainsAgainIsWaitedFor(t *testing.T) {
 // before the call proves the Revision, but not the values.
 func TestR143_ABootProvesNoEnv(t *testing.T) {
 	op, now := to(t, Update, Acting)
-	op.Way.Mode, op.From, op.Call.HashBefore, op.Call.OwnEnv = ModeEnv, op.To, op.Call.HashWanted, "red"
+	op.Way.Mode, op.From, op.Call.HashBefore, op.Call.OwnEnv = ModeOwn, op.To, op.Call.HashWanted, "red"
 	f := quiet(now)
 	f.GivenEnv = "blue"
 	f.Admission.BootID, f.Admission.Revision = "by-itself", op.To

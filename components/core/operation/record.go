@@ -72,8 +72,9 @@ const (
 	// ModeRefresh, of an Update: only the agent's own work differs between To and the present Revision.
 	// The Boot stays and attests again, at To, without a drain or a platform call.
 	ModeRefresh Mode = "refresh"
-	// ModeEnv, of an Update: the step gives the Slot its own env values, at its present Revision.
-	ModeEnv Mode = "env"
+	// ModeOwn, of an Update: the step gives the Slot its own env values or size, at its present Revision. The word is
+	// that of the first such setting, which older coordinators read.
+	ModeOwn Mode = "env"
 	// ModeForce, of a Restart of a CVM: the platform stops the guest without asking. The last restart asked the guest
 	// and brought no boot.
 	ModeForce Mode = "force"

@@ -37,9 +37,12 @@ type Shape struct {
 	DiskGB       int    `json:"disk_gb,omitempty"`
 }
 
+// SizeDiffers reports that the platform shows another instance type than wanted.
+func (s Shape) SizeDiffers(wanted Shape) bool { return differs(s.InstanceType, wanted.InstanceType) }
+
 // resourcesDiffer: the platform shows another size than wanted.
 func (s Shape) resourcesDiffer(wanted Shape) bool {
-	return differs(s.InstanceType, wanted.InstanceType) || wanted.DiskGB > s.DiskGB && s.DiskGB != 0
+	return s.SizeDiffers(wanted) || wanted.DiskGB > s.DiskGB && s.DiskGB != 0
 }
 
 // imageDiffers: the platform shows another image than wanted, in either spelling of the name.

@@ -63,7 +63,7 @@ func (w *world) askedAway(r *group.SlotRecord) bool {
 // have failed with it, the platform may refuse it, or the Slot may be at it already. A restart changes no Revision.
 func (w *world) heldAnyway(r *group.SlotRecord, q Request) bool {
 	to := w.pinOrTarget(r.Ordinal)
-	failed := w.rec.Rollout.State == operation.FailedState || w.obs.Refused[to] != ""
+	failed := w.rec.Rollout.State == operation.FailedState || w.refusedStep(r.Slot, r.Ordinal, to) != ""
 	switch q.Kind {
 	case RequestRestart:
 		return false

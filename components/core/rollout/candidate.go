@@ -15,7 +15,7 @@ func (w *world) triedAtTarget(m *member, marked bool) bool {
 	}
 	last := m.last()
 	return last != nil && last.Phase == operation.Failed && last.Failure.Cause != operation.CauseRefused &&
-		last.To == m.want.revision && last.Kind != operation.Restart && w.sameEnv(m, *last)
+		last.To == m.want.revision && last.Kind != operation.Restart && w.sameOwn(m, *last)
 }
 
 // candidate is a member with the Action it needs.
@@ -32,8 +32,8 @@ type candidate struct {
 	marked    bool
 	// refresh: the update stops no Boot, since only the agent's work changes.
 	refresh bool
-	// forEnv: the update only changes env values of the Slot's own.
-	forEnv bool
+	// forOwn: the update only changes the Slot's own env values or size.
+	forOwn bool
 	// why is the reason for healing; down: the platform reports the CVM as down.
 	why  string
 	down bool

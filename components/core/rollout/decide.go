@@ -160,11 +160,11 @@ func (w *world) action(c candidate) Action {
 	switch {
 	case a.Kind == operation.Update && a.Takes == group.ActionRefresh:
 		a.Way.Mode = operation.ModeRefresh
-	case c.forEnv:
-		a.Way.Mode = operation.ModeEnv
+	case c.forOwn:
+		a.Way.Mode = operation.ModeOwn
 	}
-	if c.forEnv {
-		a.Why = fmt.Sprintf("instance[\"%d\"].env", m.ordinal)
+	if c.forOwn {
+		a.Why = w.ownWhy(m)
 	}
 	if r := m.request; r != nil && c.actor == operation.ActorOperator {
 		a.Request.ID, a.Request.Note, a.Request.By, a.Way.Service = r.ID, r.Reason, r.By, c.service

@@ -52,9 +52,7 @@ func (m *member) runs() string { return cmp.Or(m.observed, m.record.Assigned) }
 // takes returns the update action that m needs, and the changes that the update makes.
 func (w *world) takes(m *member) (group.UpdateAction, []group.Change) {
 	list, known := w.changes(m.runs(), m.want.revision)
-	if w.envUnapplied(m) {
-		list = withEnv(m.ordinal, list)
-	}
+	list = append(slices.Clip(list), w.unapplied(m)...)
 	return w.costs(list, known, func() bool { return w.attestable(m) }), list
 }
 
@@ -92,7 +90,7 @@ func (w *world) attestable(m *member) bool {
 	case m.record.Assigned != m.observed && m.record.Assigned != "":
 		return false // it may be about to boot the content that it was given
 	}
-	return w.measuredAs(i, m.want.revision)
+	return w.measuredAs(m.ordinal, i, m.want.revision)
 }
 
 // correctsChecks reports that the failing checks of m are its only fault, and that the wanted Revision changes each
@@ -113,13 +111,13 @@ func (w *world) correctsChecks(m *member) bool {
 func (w *world) takesRefresh(m *member, from, to string) bool {
 	i := m.seen.Instance
 	list, known := w.changes(from, to)
-	return i != nil && w.costs(list, known, func() bool { return w.measuredAs(i, to) }) == group.ActionRefresh
+	return i != nil && w.costs(list, known, func() bool { return w.measuredAs(m.ordinal, i, to) }) == group.ActionRefresh
 }
 
-// measuredAs reports that the CVM measures as the Revision, as far as is known.
-func (w *world) measuredAs(i *Instance, revision string) bool {
+// measuredAs reports that the CVM of a Slot measures as the Revision, as far as is known.
+func (w *world) measuredAs(ordinal int, i *Instance, revision string) bool {
 	wanted := w.rec.Revisions[revision].ComposeHash
-	return (wanted == "" || i.ComposeHash == wanted) && i.Shape.Shows(w.shapeOf(revision))
+	return (wanted == "" || i.ComposeHash == wanted) && w.shows(ordinal, i, revision)
 }
 
 // exceeds reports that the update of m needs a harsher action than the spec allows (R132).
@@ -144,27 +142,6 @@ func because(list []group.Change) string {
 	return fmt.Sprintf(" (%s)", Few(paths, ", "))
 }
 
-// envUnapplied: the CVM of m received other env values of its own than wanted (R143). The platform and the Boot say
-// nothing about these values. The record of the last call decides.
-func (w *world) envUnapplied(m *member) bool {
-	if m.seen.Instance == nil || m.terminating || m.want.revision == "" {
-		return false
-	}
-	if len(w.spec.Instances) == 0 && m.record.OwnEnv == "" {
-		return false // no Slot has env values of its own: most groups, and each member asks several times
-	}
-	if _, known := w.contentOf(m.want.revision); !known {
-		return false
-	}
-	return w.spec.OwnEnv(m.ordinal, w.templateOf(m.want.revision)) != m.record.OwnEnv
-}
-
-// withEnv returns the changes of a Slot with the change of its own env added.
-func withEnv(ordinal int, list []group.Change) []group.Change {
-	path := fmt.Sprintf("instance[\"%d\"].env", ordinal)
-	return append(list[:len(list):len(list)], group.Change{Path: path, Class: group.ClassOf(path)})
-}
-
 // refreshedAfter: after its open step, m still needs only a refresh of the Boot that the step leads to. No new step
 // stops m for that. An open refresh is followed by the next refresh at once.
 func (w *world) refreshedAfter(m *member) bool {
@@ -173,7 +150,7 @@ func (w *world) refreshedAfter(m *member) bool {
 
 // onlyAgentSpec reports that the update of m needs no more than a refresh of a healthy Boot.
 func (w *world) onlyAgentSpec(m *member) bool {
-	return !w.envUnapplied(m) && w.takesRefresh(m, m.runs(), m.want.revision)
+	return len(w.unapplied(m)) == 0 && w.takesRefresh(m, m.runs(), m.want.revision)
 }
 
 // heldByHook: a POST_LAUNCH hook holds the step of m, which reports, and no deadline ends the hold.

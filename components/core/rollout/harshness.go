@@ -57,8 +57,8 @@ func (w *world) movesOf(actions []Action) []Move {
 			continue
 		}
 		list, ok := w.changes(a.From, a.To)
-		if m := w.find(a.Slot); m != nil && a.From == a.To && w.envUnapplied(m) {
-			list = withEnv(m.ordinal, list)
+		if m := w.find(a.Slot); m != nil && a.From == a.To {
+			list = append(slices.Clip(list), w.unapplied(m)...)
 		}
 		if ok && len(list) > 0 {
 			out = append(out, Move{From: a.From, To: a.To, Changes: list})

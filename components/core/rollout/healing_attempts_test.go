@@ -199,10 +199,10 @@ func TestR118_ARequestOrAnotherRevisionEndsTheCountOfHeals(t *testing.T) {
 		"an operator's restart": {Action{Kind: operation.Restart, Actor: operation.ActorOperator}, nil},
 		"of a service":          {Action{Kind: operation.Restart, Actor: operation.ActorOperator, Way: operation.Way{Service: "app"}}, nil},
 		"a replacement":         {Action{Kind: operation.Replace, Actor: operation.ActorOperator}, nil},
-		"an update by name":     {Action{Kind: operation.Update, Actor: operation.ActorOperator, Takes: group.ActionRestart, Way: operation.Way{Mode: operation.ModeEnv}}, nil},
+		"an update by name":     {Action{Kind: operation.Update, Actor: operation.ActorOperator, Takes: group.ActionRestart, Way: operation.Way{Mode: operation.ModeOwn}}, nil},
 		"an update":             {Action{Kind: operation.Update, Actor: operation.ActorRollout, Takes: group.ActionRestart}, &replaced},
 		"an edit of checks":     {Action{Kind: operation.Update, Actor: operation.ActorRollout, Takes: group.ActionRefresh, Way: operation.Way{Mode: operation.ModeRefresh}}, &before},
-		"own env":               {Action{Kind: operation.Update, Actor: operation.ActorRollout, Takes: group.ActionRestart, Way: operation.Way{Mode: operation.ModeEnv}}, &before},
+		"own env":               {Action{Kind: operation.Update, Actor: operation.ActorRollout, Takes: group.ActionRestart, Way: operation.Way{Mode: operation.ModeOwn}}, &before},
 		"a removal":             {Action{Kind: operation.Delete, Actor: operation.ActorScaling}, &before},
 	} {
 		h := before

@@ -120,7 +120,8 @@ type Observation struct {
 	// Deletion is set while an operator wants the whole group deleted.
 	Deletion *Deletion
 	// Refused maps a Revision to the reason why a step to it would fail. The platform would measure other content than
-	// was judged, or does not offer a named resource. A missing Revision is not known to be refused.
+	// was judged, or does not offer a named resource. A missing Revision is not known to be refused. RefusedSize is the
+	// key of a Slot's own size.
 	Refused map[string]string
 	// DeleteDisks are the Slots whose disk an operator gave up.
 	DeleteDisks []string

@@ -72,7 +72,7 @@ func (w *world) need(m *member) candidate {
 		c.kind, c.to = operation.Restart, m.runs()
 	case w.outdated(m) && !w.triedAtTarget(m, m.asked(RequestUpdate)):
 		c.marked = m.asked(RequestUpdate)
-		c.kind, c.refresh, c.forEnv = w.rollKind(m), w.refreshes(m) && (!c.marked || m.speaks), w.onlyEnv(m)
+		c.kind, c.refresh, c.forOwn = w.rollKind(m), w.refreshes(m) && (!c.marked || m.speaks), w.onlyOwn(m)
 	case m.namesService() && m.open == nil:
 		c.restartService() // held: its agent does not report
 	default:

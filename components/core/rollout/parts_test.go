@@ -169,7 +169,7 @@ func TestR53_WhichTransferCounts(t *testing.T) {
 		"not made":          {func(op *operation.Operation) { op.Transfer = &operation.Transfer{} }, 0},
 		"none":              {func(op *operation.Operation) { op.Transfer = nil }, 0},
 		"of a restart":      {func(op *operation.Operation) { op.Kind = operation.Restart }, 0},
-		"for its env":       {func(op *operation.Operation) { op.Way.Mode = operation.ModeEnv }, 0},
+		"for its env":       {func(op *operation.Operation) { op.Way.Mode = operation.ModeOwn }, 0},
 		"to repair it":      {func(op *operation.Operation) { op.Transfer = &operation.Transfer{Made: true, Relief: true} }, 0},
 		"to who goes":       {func(op *operation.Operation) { op.Transfer = &operation.Transfer{Made: true, Interim: true} }, 0},
 		"another rollout's": {func(op *operation.Operation) { op.Rollout = "another" }, 0},

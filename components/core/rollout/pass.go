@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -18,7 +19,7 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 	w := p.w
 	f := operation.Facts{
 		WantedHash: w.rec.Revisions[op.To].ComposeHash,
-		Content:    operation.Content{WantedShape: w.shapeOf(op.To), PostLaunch: group.HasHook(w.specAt(op.To), group.PostLaunch)},
+		Content:    operation.Content{PostLaunch: group.HasHook(w.specAt(op.To), group.PostLaunch)},
 		ObservedAt: w.obs.At,
 		StopFirst:  w.t.StopFirst,
 		Will:       operation.Will{Paused: w.stopped(op.Kind, op.Actor), PausedBy: w.stoppedBy(), Ending: w.ending()},
@@ -54,6 +55,11 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 	f.AwaitsQuorum, f.Unjudged = w.awaitsQuorum(m), m.unjudged(op.To)
 	f.Set, f.LeavesAlive = w.inSet(m), w.leavesAlive(m)
 	f.Member = w.view.ids[m.slot]
+	if f.WantedShape, f.OwnInstanceType = w.shapeOf(m.ordinal, op.To); op.Call.Shapes() {
+		// A step that has begun asks the platform for one size only, and ends by that size. A newer size is another step.
+		f.OwnInstanceType = op.Call.OwnInstanceType
+		f.WantedShape.InstanceType = cmp.Or(f.OwnInstanceType, w.templateOf(op.To).InstanceType)
+	}
 	f.OwnEnv, f.GivenEnv = w.spec.OwnEnv(m.ordinal, w.templateOf(op.To)), m.record.OwnEnv
 	f.EnvDiffers = !maps.Equal(w.templateOf(op.From).Env, w.templateOf(op.To).Env)
 	if op.Phase == operation.Booting && !op.Way.Refreshes() && op.Way.Service == "" {
@@ -65,7 +71,7 @@ func (p *Pass) Facts(op operation.Operation) operation.Facts {
 	f.Unwanted = w.unwanted(m, op)
 	f.Elsewhere = op.To != m.want.revision
 	if op.Kind.Rolls(op.Actor) && !op.MadeWay() {
-		f.Refused = w.obs.Refused[op.To] // the platform is asked about it until it accepts it
+		f.Refused = w.refusedStep(m.slot, m.ordinal, op.To) // the platform is asked about it until it accepts it
 	}
 	if op.Kind == operation.Drain || op.Kind == operation.Update && len(op.Call.Applied) > 0 {
 		f.Leads = (m.leads() || m.named) && !group.StopsLeader(w.spec) // else it leads until it is stopped, as it should

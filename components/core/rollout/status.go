@@ -125,7 +125,7 @@ func (w *world) instanceStatus(m *member) group.InstanceStatus {
 	if since := m.since(); !since.IsZero() {
 		s.Since = &since
 	}
-	s.Heals, s.OwnEnv, s.Extra = m.record.Heals, w.ownEnvWord(m), m.record.Extra
+	s.Heals, s.OwnEnv, s.OwnInstanceType, s.Extra = m.record.Heals, w.ownEnvWord(m), w.ownSizeWord(m), m.record.Extra
 	s.Drain, s.Protection, s.Exclusion = m.seen.Drain.status(), m.seen.Protection.status(), m.seen.Exclusion.status()
 	if code := m.refusedFor(); code != "" {
 		s.LastRefusal = fmt.Sprintf("%s: %s", code, m.seen.Refusal.Message)

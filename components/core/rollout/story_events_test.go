@@ -142,6 +142,8 @@ func operatorEvents() []event {
 			return s.ownColor(arg[0], map[string]string{"COLOR": arg[1]})
 		}},
 		{"operator gives SLOT no color", func(s *story, arg []string) error { return s.ownColor(arg[0], nil) }},
+		{"operator gives SLOT the size WORD", func(s *story, arg []string) error { return s.ownSize(arg[0], arg[1]) }},
+		{"operator gives SLOT no size", func(s *story, arg []string) error { return s.ownSize(arg[0], "") }},
 		{"operator wants os_image WORD", func(s *story, arg []string) error {
 			s.wants(func(t *group.Template) { t.OSImage = arg[0] })
 			return nil
@@ -388,6 +390,10 @@ func platformEvents() []event {
 			s.c.refused = map[string]string{s.revision(arg[0]): arg[1]}
 			return nil
 		}},
+		{"platform does not offer the size WORD to SLOT", func(s *story, arg []string) error {
+			s.c.refused = map[string]string{rollout.RefusedSize(arg[1], arg[0]): "instance_type " + arg[0] + ": choose another one"}
+			return nil
+		}},
 		{"platform offers every revision again", func(s *story, _ []string) error { s.c.refused = nil; return nil }},
 		{"the host starts SLOT right before its next call to WORD(, unseen)?", func(s *story, arg []string) error {
 			s.w.early[arg[0]], s.w.unseen = operation.Part(arg[1]), arg[2] != ""
@@ -531,10 +537,21 @@ func (s *story) action(slot string) (rollout.Action, bool) {
 
 // ownColor gives a Slot its own env values.
 func (s *story) ownColor(slot string, env map[string]string) error {
+	return s.ownSettings(slot, func(own *group.InstanceSettings) { own.Env = env })
+}
+
+func (s *story) ownSize(slot, size string) error {
+	return s.ownSettings(slot, func(own *group.InstanceSettings) { own.InstanceType = size })
+}
+
+// ownSettings changes the settings of one Slot, and keeps those of the others.
+func (s *story) ownSettings(slot string, edit func(own *group.InstanceSettings)) error {
 	_, ordinal, err := group.ParseSlot(slot)
-	s.c.spec.Instances = nil
-	if env != nil {
-		s.c.spec.Instances = []group.InstanceSettings{{Ordinal: ordinal, Env: env}}
+	own := s.c.spec.Instance(ordinal)
+	edit(&own)
+	s.c.spec.Instances = slices.DeleteFunc(slices.Clone(s.c.spec.Instances), func(i group.InstanceSettings) bool { return i.Ordinal == ordinal })
+	if len(own.Env) > 0 || own.InstanceType != "" {
+		s.c.spec.Instances = append(s.c.spec.Instances, own)
 	}
 	return err
 }

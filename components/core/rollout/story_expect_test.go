@@ -68,6 +68,8 @@ func stateExpectations() []event {
 		}},
 		{"SLOT has the color WORD", func(s *story, arg []string) error { return want(s.w.told[arg[0]]["COLOR"], arg[1]) }},
 		{"env of SLOT is WORD", func(s *story, arg []string) error { return want(s.instance(arg[0]).OwnEnv, arg[1]) }},
+		{"SLOT has the size WORD", func(s *story, arg []string) error { return want(s.w.of(arg[0]).content.InstanceType, arg[1]) }},
+		{"size of SLOT is WORD", func(s *story, arg []string) error { return want(s.instance(arg[0]).OwnInstanceType, arg[1]) }},
 		{"SLOT is held by REST", func(s *story, arg []string) error {
 			a, ok := s.action(arg[0])
 			if !ok {

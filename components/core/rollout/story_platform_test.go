@@ -1,6 +1,7 @@
 package rollout_test
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -83,6 +84,7 @@ func (w *world) call(part operation.Part, slot, uuid, revision string, effective
 		f = &fault{outcome: operation.OutcomeUnknown, text: "no route to " + c.node, takes: callTimesOutIn}
 	}
 	result.Outcome, result.Message = f.outcome, f.text
+	own := w.ownSize
 	if !f.effect {
 		return result, f.takes
 	}
@@ -94,13 +96,13 @@ func (w *world) call(part operation.Part, slot, uuid, revision string, effective
 	if f.late > 0 {
 		w.pending = append(w.pending, pending{at: w.now.Add(f.late), slot: slot, apply: func() {
 			effective()
-			w.effect(part, slot, uuid, revision)
+			w.effect(part, slot, uuid, revision, own)
 			w.log("the call for %s shows its effect", slot)
 		}})
 		return result, f.takes
 	}
 	effective()
-	if made := w.effect(part, slot, uuid, revision); made != nil {
+	if made := w.effect(part, slot, uuid, revision, own); made != nil {
 		result.VMUUID, result.InstanceID = made.uuid, made.instance
 	}
 	return result, f.takes
@@ -120,10 +122,13 @@ func (w *world) outstanding(slot string) bool {
 }
 
 // effect carries out a call.
-func (w *world) effect(part operation.Part, slot, uuid, revision string) *cvm {
+func (w *world) effect(part operation.Part, slot, uuid, revision, own string) *cvm {
 	wanted := w.contents[revision]
+	wanted.InstanceType = cmp.Or(own, wanted.InstanceType)
 	if part == operation.PartCreate {
-		return w.make(slot, wanted)
+		made := w.make(slot, wanted)
+		made.ownSize = own
+		return made
 	}
 	i := slices.IndexFunc(w.cvms, func(c *cvm) bool { return c.uuid == uuid && !c.gone })
 	if i < 0 {
@@ -141,7 +146,7 @@ func (w *world) effect(part operation.Part, slot, uuid, revision string) *cvm {
 	case operation.PartCompose:
 		c.content.Compose = wanted.Compose
 		if w.stopFirst {
-			c.content, c.half = wanted, false
+			c.content, c.ownSize, c.half = wanted, own, false
 			break
 		}
 		c.reboot(w)
@@ -149,7 +154,7 @@ func (w *world) effect(part operation.Part, slot, uuid, revision string) *cvm {
 		c.content.OSImage = wanted.OSImage
 		c.reboot(w)
 	case operation.PartResources:
-		c.content.InstanceType, c.content.DiskGB = wanted.InstanceType, wanted.DiskGB
+		c.ownSize, c.content.InstanceType, c.content.DiskGB = own, wanted.InstanceType, wanted.DiskGB
 		c.reboot(w)
 	case operation.PartRestart:
 		if c.hung && !w.force && !w.stopFirst || w.stopFirst && c.status != "stopped" {

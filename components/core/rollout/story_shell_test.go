@@ -358,7 +358,10 @@ func (c *coordinator) call(op operation.Operation, e operation.Effect) {
 		return
 	}
 	c.check.called(op, e)
-	c.w.force, c.w.chosen, c.w.notOn = e.Force, op.Call.Node, seen.NotOn
+	c.w.force, c.w.chosen, c.w.notOn, c.w.ownSize = e.Force, op.Call.Node, seen.NotOn, op.Call.OwnInstanceType
+	if own := c.w.ownSize; own != "" && e.Shape.InstanceType != "" && e.Shape.InstanceType != own {
+		c.check.broke("%s is given the size %s, and its own is %s", op.Slot, e.Shape.InstanceType, own)
+	}
 	if e.Call == operation.PartCreate {
 		c.check.placed(op)
 	}

@@ -80,6 +80,8 @@ type world struct {
 	contents map[string]group.Template
 	// checks holds the one health check of each Revision with a check.
 	checks map[string]string
+	// ownSize is the Slot's own size in the current call.
+	ownSize string
 	// policies are the Slots' policies, as the coordinators wrote them.
 	policies map[string]policy.SlotPolicy
 	// log records an event in the story.
@@ -92,8 +94,10 @@ type cvm struct {
 	status               string
 	inProgress           bool
 	content              group.Template
-	bootError            string
-	updatedAt            time.Time
+	// ownSize is the size that the Slot has of its own; no Boot measures it.
+	ownSize   string
+	bootError string
+	updatedAt time.Time
 	// gone: the platform no longer lists the CVM.
 	gone bool
 	// half: an update that was answered with an error wrote a part of the files.
@@ -177,7 +181,7 @@ func (w *world) runs(c *cvm) string {
 // measures: c's content is that of a Revision.
 func (w *world) measures(c *cvm, revision string) bool {
 	for digest, t := range w.contents {
-		if digest == revision && t.Compose == c.content.Compose && t.OSImage == c.content.OSImage && t.InstanceType == c.content.InstanceType && t.DiskGB == c.content.DiskGB {
+		if digest == revision && t.Compose == c.content.Compose && t.OSImage == c.content.OSImage && slices.Contains([]string{t.InstanceType, c.ownSize}, c.content.InstanceType) && t.DiskGB == c.content.DiskGB {
 			return true
 		}
 	}

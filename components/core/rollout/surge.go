@@ -123,7 +123,8 @@ func (w *world) surgeWaits() bool {
 // waitsAtWork: the Slot serves, and the rollout will take it away for its update. The update needs no decision of an
 // operator.
 func (w *world) waitsAtWork(r *group.SlotRecord) bool {
-	return w.mayRun(w.pinOrTarget(r.Ordinal)) && r.WasAvailableAt != "" && w.stepOf(r).Harsher(group.ActionRefresh) && !w.leftAlone(r) && !w.leaderAsked(r)
+	to := w.pinOrTarget(r.Ordinal)
+	return w.gate(to).Allowed && w.refusedStep(r.Slot, r.Ordinal, to) == "" && r.WasAvailableAt != "" && w.stepOf(r).Harsher(group.ActionRefresh) && !w.leftAlone(r) && !w.leaderAsked(r)
 }
 
 // holdsOfSurge: an extra member is made once a step that needs its room may begin. Until then its CVM would only cost.
@@ -177,14 +178,15 @@ func (w *world) stepOf(r *group.SlotRecord) group.UpdateAction {
 	by, to := w.keptBy(r.Ordinal), w.pinOrTarget(r.Ordinal)
 	_, known := w.rec.Revisions[to]
 	kept := !w.spec.HasOrdinal(r.Ordinal) || by != "" && by != group.KeptByPin || to != w.target && !known
-	env := w.spec.OwnEnv(r.Ordinal, w.templateOf(to)) != r.OwnEnv
-	if kept || r.Assigned == "" || r.Assigned == to && !env {
+	env, size := w.spec.OwnEnv(r.Ordinal, w.templateOf(to)) != r.OwnEnv, false
+	if o := w.seenAt(r.Ordinal); o != nil {
+		size = w.sizeUnapplied(r, o.Instance, to)
+	}
+	if kept || r.Assigned == "" || r.Assigned == to && !env && !size {
 		return group.ActionNone
 	}
 	list, whole := w.changes(r.Assigned, to)
-	if env {
-		list = withEnv(r.Ordinal, list)
-	}
+	list = append(slices.Clip(list), w.ownChanges(r.Ordinal, to, env, size)...)
 	return w.costs(list, whole, func() bool { return w.bootsAsWanted(r, to) })
 }
 
@@ -195,7 +197,7 @@ func (w *world) bootsAsWanted(r *group.SlotRecord, to string) bool {
 	if o == nil || o.Instance == nil || o.Admission == nil || o.Admission.Revision != r.Assigned {
 		return false
 	}
-	return o.Instance.Running() && o.Instance.BootError == "" && w.measuredAs(o.Instance, to)
+	return o.Instance.Running() && o.Instance.BootError == "" && w.measuredAs(r.Ordinal, o.Instance, to)
 }
 
 // leftAlone: an operator's override excludes the Slot from its update.

@@ -31,7 +31,7 @@ func (w *world) holdsOfLeader(c candidate, l evaluation) []Hold {
 		if w.alone(c.m) || group.StopsLeader(w.spec) {
 			return holds // no member can take over, and the service is interrupted (R18), or none has to
 		}
-		if w.transfersMade() > 0 && !interim && !c.forEnv {
+		if w.transfersMade() > 0 && !interim && !c.forOwn {
 			holds = append(holds, hold(HoldTransferBudget,
 				"the one planned transfer of this rollout was made and %s leads again; move leadership to an updated member by hand", c.m.slot))
 		}
@@ -63,7 +63,7 @@ func (w *world) transfer(c candidate) *operation.Transfer {
 	}
 	relief := c.condition != well
 	candidates, interim := w.transferCandidates(c)
-	if c.rolls() && w.transfersMade() > 0 && !relief && !interim && !c.forEnv {
+	if c.rolls() && w.transfersMade() > 0 && !relief && !interim && !c.forOwn {
 		return nil
 	}
 	if len(candidates) == 0 {
@@ -145,7 +145,7 @@ func (w *world) transfers() *int {
 }
 
 func madeTransfer(op operation.Operation) int {
-	if op.Kind.Rolls(op.Actor) && op.Way.Mode != operation.ModeEnv && op.Transfer != nil && op.Transfer.Made && !op.Transfer.Relief && !op.Transfer.Interim {
+	if op.Kind.Rolls(op.Actor) && op.Way.Mode != operation.ModeOwn && op.Transfer != nil && op.Transfer.Made && !op.Transfer.Relief && !op.Transfer.Interim {
 		return 1
 	}
 	return 0

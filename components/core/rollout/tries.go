@@ -46,7 +46,7 @@ func (w *world) nextTry(ended time.Time, n int, first, most time.Duration) time.
 
 // holdsOfPrecondition holds a step whose call cannot be made, before its member is drained.
 func (w *world) holdsOfPrecondition(c candidate, _ evaluation) []Hold {
-	if reason := w.obs.Refused[c.to]; reason != "" {
+	if reason := w.refusedStep(c.m.slot, c.m.ordinal, c.to); reason != "" {
 		return []Hold{hold(HoldPrecondition, "%s", reason)}
 	}
 	return nil
@@ -56,7 +56,7 @@ func (w *world) holdsOfPrecondition(c candidate, _ evaluation) []Hold {
 // update, or has refused it maxRefusals times.
 func (w *world) updateRefused(m *member) bool {
 	_, refusals, _ := candidate{m: m, kind: operation.Update, to: m.want.revision}.tries()
-	return w.obs.Refused[m.want.revision] != "" || refusals >= maxRefusals
+	return w.refusedStep(m.slot, m.ordinal, m.want.revision) != "" || refusals >= maxRefusals
 }
 
 // tries returns the newest run of failed steps of c's Slot with c's purpose.

@@ -196,7 +196,7 @@ func (m *member) inScope() bool { return !m.terminating && !m.want.kept }
 // that, the difference is the step's purpose.
 func (w *world) specDrift(m *member) bool {
 	i := m.seen.Instance
-	return (m.open == nil || m.open.Kind == operation.Update && !m.open.Decided()) && i != nil && !w.platformWorks(m) && !i.Shape.Shows(w.shapeOf(m.want.revision))
+	return (m.open == nil || m.open.Kind == operation.Update && !m.open.Decided()) && i != nil && !w.platformWorks(m) && !w.shows(m.ordinal, i, m.want.revision)
 }
 
 // givenTarget: the member has proven nothing, but its CVM was made for or moved to the target, as far as known.
@@ -216,7 +216,7 @@ func (w *world) givenTarget(m *member) bool {
 		// policy admits only the assigned Revision.
 		shares := w.rec.Revisions[assigned].ComposeHash == wanted
 		told := assigned == "" || assigned == m.want.revision || shares && !stoppedWord(i)
-		return told && (i.ComposeHash == wanted || w.adoptedAs(m)) && i.Shape.Shows(w.shapeOf(m.want.revision))
+		return told && (i.ComposeHash == wanted || w.adoptedAs(m)) && w.shows(m.ordinal, i, m.want.revision)
 	}
 	last := m.last()
 	return i != nil && m.record.Assigned == m.want.revision && (last == nil || last.Phase != operation.Aborted)
@@ -404,10 +404,20 @@ type view struct {
 	healthy map[string]bool
 }
 
-// shapeOf returns the wanted size and image of a CVM at a Revision.
-func (w *world) shapeOf(revision string) operation.Shape {
+// shapeOf returns the wanted size and image of a Slot's CVM at a Revision. own is the Slot's own size; "": the
+// Revision's.
+func (w *world) shapeOf(ordinal int, revision string) (wanted operation.Shape, own string) {
 	t := w.templateOf(revision)
-	return operation.Shape{InstanceType: t.InstanceType, OSImage: t.OSImage, DiskGB: t.DiskGB}
+	if len(w.spec.Instances) > 0 { // the usual spec has none, and is not copied for each Slot
+		own = w.spec.OwnInstanceType(ordinal, t)
+	}
+	return operation.Shape{InstanceType: cmp.Or(own, t.InstanceType), OSImage: t.OSImage, DiskGB: t.DiskGB}, own
+}
+
+// shows reports that the platform shows no other size or image of a Slot's CVM than wanted at a Revision.
+func (w *world) shows(ordinal int, i *Instance, revision string) bool {
+	wanted, _ := w.shapeOf(ordinal, revision)
+	return i.Shape.Shows(wanted)
 }
 
 // templateOf is the content of a Revision: the target's is the spec's, recorded or not.

@@ -85,7 +85,7 @@ OPPORTUNISTIC, the group is paused, or the rollout waits for an operator. A roll
 an operator before the leader's step, and before a step above
 most_disruptive_allowed_action. An instance whose own update failed is tried once more. In
 other cases the rollout updates the instance, and the command waits for that. The update also
-applies the instance's own env values. ` + "`cadre instance restart`" + ` restarts without a change of
+applies the instance's own env values and size. ` + "`cadre instance restart`" + ` restarts without a change of
 the revision.
 
 The command fails at once, with every reason, when the group does not permit the update: a

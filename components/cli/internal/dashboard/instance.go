@@ -55,7 +55,7 @@ func instanceOf(a instanceAnswer, now time.Time) instanceModel {
 	for _, f := range []struct{ name, value string }{
 		{"Role", format.Role(st)}, {"Revision", format.Arrow(st.Observed, st.Assigned)}, {"Phase", strings.ToLower(st.Phase)}, {"Operation", st.Operation},
 		{"Platform", st.PlatformStatus}, {"Node", format.Node(st)}, {"VIP", st.VIP}, {"App ID", st.AppID}, {"Instance ID", st.InstanceID},
-		{"VM UUID", st.VMUUID}, {"Boot", st.BootID}, {"Env of its own", st.OwnEnv},
+		{"VM UUID", st.VMUUID}, {"Boot", st.BootID}, {"Env of its own", st.OwnEnv}, {"Size of its own", st.OwnInstanceType},
 	} {
 		if f.value != "" {
 			m.Facts = append(m.Facts, fact{Name: f.name, Value: mark{f.value, plain}})

@@ -43,6 +43,7 @@ func Instance(s Style, i client.Instance, now time.Time) string {
 		Field{"platform", Cell{st.PlatformStatus, Plain}},
 		Field{"node", Cell{format.Node(st), Plain}},
 		Field{"env of its own", Cell{st.OwnEnv, Plain}},
+		Field{"size of its own", Cell{st.OwnInstanceType, Plain}},
 		Field{"out of service", overrideField(st.Drain)},
 		Field{"protected", overrideField(st.Protection)},
 		Field{"excluded", overrideField(st.Exclusion)},

@@ -88,6 +88,11 @@ func (o *Operator) prepare(ctx context.Context, lease store.Lease, v *view.View,
 		hold("%s: %s", d.Code, d.Message)
 		return nil
 	}
+	if reason := o.sizeRefused(seen, op); reason != "" {
+		hold("blocked(precondition): %s", reason)
+		facts.Unmet, facts.Refused = true, facts.SafeReason
+		return nil
+	}
 	p, ok := o.preparedFor(op)
 	if !ok {
 		var err error
@@ -162,7 +167,12 @@ func (o *Operator) provision(ctx context.Context, v *view.View, seen observe.See
 			o.judged(op.To, err)
 		} // otherwise the hosts of the present CVMs were not asked
 	}()
-	if err := o.offered(ctx, seen, vm, p.template); err != nil {
+	names := p.template
+	if own := ownSize(seen, op, template); own != "" {
+		// judgeOwnSizes asks about it: a size of one Slot is no reason against the Revision.
+		p.template.InstanceType, names.InstanceType = own, ""
+	}
+	if err := o.offered(ctx, seen, vm, names); err != nil {
 		return prepared{}, err
 	}
 	provisioned, err := o.cfg.Platform.Provision(ctx, vm, p.template)

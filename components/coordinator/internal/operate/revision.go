@@ -21,8 +21,11 @@ import (
 // EnsureRevision asks the platform about the Revisions in the spec, that is, the target and the
 // pins of Slots, before a member is touched for them (R74). It records their content with the
 // judged document. A group without a CVM has no app to ask about; its first creation records the
-// content.
+// content. The sizes of single Slots are asked about as well.
 func (o *Operator) EnsureRevision(ctx context.Context, lease store.Lease, v *view.View, seen observe.Seen) (changed bool, err error) {
+	if seen.Now.Complete() {
+		o.judgeOwnSizes(ctx, seen)
+	}
 	vm := anyInstance(seen, appOf(seen))
 	if vm == "" || !seen.Now.Complete() {
 		return false, nil
@@ -92,18 +95,18 @@ func (o *Operator) toProvision(v *view.View, seen observe.Seen) map[string]strin
 // the CVM already has. mover therefore prefers a CVM that lacks the target's names, then any other
 // CVM that still has to move; "": there is none.
 func mover(v *view.View, seen observe.Seen, revision string, now time.Time) (vm string) {
-	app, assigned := appOf(seen), map[string]string{}
+	app, assigned, own := appOf(seen), map[string]string{}, map[string]bool{}
+	t, _ := templateOf(v, seen.Spec, revision)
 	for _, s := range v.SlotsOf(seen.Spec.Name) {
 		if follows(v, seen.Spec, s, now) {
-			assigned[s.VMUUID] = s.Assigned
+			assigned[s.VMUUID], own[s.VMUUID] = s.Assigned, seen.Spec.OwnInstanceType(s.Ordinal, t) != ""
 		}
 	}
-	t, _ := templateOf(v, seen.Spec, revision)
 	for _, i := range seen.Listing.Instances {
 		at, bound := assigned[i.VMUUID]
 		switch {
 		case i.AppID != app || i.VMUUID == "" || !bound || at == revision:
-		case !group.SameOSImage(i.OSImage, t.OSImage), i.InstanceType != t.InstanceType:
+		case !own[i.VMUUID] && (!group.SameOSImage(i.OSImage, t.OSImage) || i.InstanceType != t.InstanceType):
 			return i.VMUUID
 		default:
 			vm = cmp.Or(vm, i.VMUUID)

@@ -64,7 +64,7 @@ func jsonLen(r rune) int {
 func Instance(s group.InstanceStatus) group.InstanceStatus {
 	s.Reason, s.LastRefusal = Line(s.Reason), Line(s.LastRefusal)
 	s.State = group.SlotState(Text(string(s.State), word))
-	s.Node, s.NodeName, s.Region = "", "", "" // an older coordinator could not read them; answers of the API come from a plan
+	s.Node, s.NodeName, s.Region, s.OwnInstanceType = "", "", "", "" // an older coordinator could not read them; answers of the API come from a plan
 	for _, text := range []*string{&s.Health, &s.Role, &s.PlatformStatus, &s.Phase} {
 		*text = Text(*text, word)
 	}

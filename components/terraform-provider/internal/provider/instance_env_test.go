@@ -34,12 +34,12 @@ func colouredServer(held bool) func(*clienttest.Server) {
 				own := g.Spec.Instance(n).Env
 				switch {
 				case !maps.Equal(own, given[i.Slot]):
-					i.OwnEnv = group.OwnEnvUnapplied
+					i.OwnEnv = group.OwnUnapplied
 					if !held {
-						g.Plan.Actions = append(g.Plan.Actions, rollout.Action{Slot: i.Slot, Kind: operation.Update, Way: operation.Way{Mode: operation.ModeEnv}, Holds: []rollout.Hold{{Predicate: rollout.HoldOpportunistic, Message: "restart the slot"}}})
+						g.Plan.Actions = append(g.Plan.Actions, rollout.Action{Slot: i.Slot, Kind: operation.Update, Way: operation.Way{Mode: operation.ModeOwn}, Holds: []rollout.Hold{{Predicate: rollout.HoldOpportunistic, Message: "restart the slot"}}})
 					}
 				case len(own) > 0:
-					i.OwnEnv = group.OwnEnvApplied
+					i.OwnEnv = group.OwnApplied
 				}
 				g.Status.Instances = append(g.Status.Instances, i)
 			}

@@ -28,10 +28,10 @@ func (k *stuck) look(g *clienttest.Group) {
 		switch {
 		case len(own.Env) == 0:
 		case k.obeys:
-			i.OwnEnv = group.OwnEnvApplied
+			i.OwnEnv = group.OwnApplied
 		default:
-			i.OwnEnv = group.OwnEnvUnapplied
-			g.Plan.Actions = append(g.Plan.Actions, rollout.Action{Slot: i.Slot, Kind: operation.Update, Way: operation.Way{Mode: operation.ModeEnv}, Holds: []rollout.Hold{k.holds}})
+			i.OwnEnv = group.OwnUnapplied
+			g.Plan.Actions = append(g.Plan.Actions, rollout.Action{Slot: i.Slot, Kind: operation.Update, Way: operation.Way{Mode: operation.ModeOwn}, Holds: []rollout.Hold{k.holds}})
 		}
 		g.Status.Instances = append(g.Status.Instances, i)
 	}

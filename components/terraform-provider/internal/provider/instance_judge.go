@@ -15,19 +15,22 @@ import (
 	"cadre.dev/core/group"
 )
 
-// validateTexts refuses metadata and env that no group takes. Which names its group has, and lists
+// validateTexts refuses metadata, env and a size that no group takes. Which names its group has, and lists
 // as not secret, is not known without it: here all of them are.
 func (m instance) validateTexts(diags *diag.Diagnostics) {
-	one := group.InstanceSettings{Ordinal: max(0, int(m.Ordinal.ValueInt64())), Metadata: knownTexts(m.Metadata), Env: knownTexts(m.Env)}
+	one := group.InstanceSettings{Ordinal: max(0, int(m.Ordinal.ValueInt64())), Metadata: knownTexts(m.Metadata), Env: knownTexts(m.Env), InstanceType: m.InstanceType.ValueString()}
 	s := group.Spec{Instances: []group.InstanceSettings{one}, Template: group.Template{Env: map[string]string{}}}
 	s.NotSecret = slices.AppendSeq(slices.Collect(maps.Keys(one.Metadata)), maps.Keys(one.Env))
 	for name := range one.Env {
 		s.Template.Env[name] = ""
 	}
+	if !m.InstanceType.IsNull() && !m.InstanceType.IsUnknown() && one.InstanceType == "" {
+		diags.AddAttributeError(path.Root("instance_type"), "instance_type of a slot is not valid", "instance_type: is empty: name a size such as \"tdx.large\", or take the argument out for the size of the group's template")
+	}
 	for _, p := range group.ProblemsIn(s, "instance") {
 		_, at, _ := strings.Cut(p.Path, "].")
 		field, _, _ := strings.Cut(at, "[")
-		if field == "metadata" || field == "env" {
+		if field == "metadata" || field == "env" || field == "instance_type" {
 			diags.AddAttributeError(path.Root(field), field+" of a slot is not valid", at+": "+p.Message)
 		}
 	}
@@ -63,7 +66,7 @@ func (m instance) with(ctx context.Context, had instance, g client.Group) (spec 
 // warnOfRefusal reports, as a warning, the refusals and holds of the coordinators if the slot's
 // settings were written now. It is no error: the same run may change the group first.
 func (m instance) warnOfRefusal(ctx context.Context, cl *client.Client, had instance, diags *diag.Diagnostics) {
-	if !m.sets() && !had.sets() || m.Pinned.IsUnknown() || m.Excluded.IsUnknown() || m.Unhealed.IsUnknown() || m.PreservedState.IsUnknown() {
+	if !m.sets() && !had.sets() || m.Pinned.IsUnknown() || m.InstanceType.IsUnknown() || m.Excluded.IsUnknown() || m.Unhealed.IsUnknown() || m.PreservedState.IsUnknown() {
 		return
 	}
 	g, err := cl.Group(ctx, m.Group.ValueString())

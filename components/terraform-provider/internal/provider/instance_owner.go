@@ -76,6 +76,7 @@ func replacedBy(stored, now group.InstanceSettings) []string {
 	}{
 		{"metadata", len(stored.Metadata) > 0 && !maps.Equal(stored.Metadata, now.Metadata)},
 		{"env", len(stored.Env) > 0 && !maps.Equal(stored.Env, now.Env)},
+		{"instance_type", stored.InstanceType != "" && stored.InstanceType != now.InstanceType},
 		{"exclude_from_rollout", stored.ExcludeFromRollout && !now.ExcludeFromRollout},
 		{"exclude_from_healing", stored.ExcludeFromHealing && !now.ExcludeFromHealing},
 		{"pinned_revision", stored.PinnedRevision != "" && stored.PinnedRevision != now.PinnedRevision},

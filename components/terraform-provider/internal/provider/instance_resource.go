@@ -45,6 +45,7 @@ type instance struct {
 	Revision       types.String   `tfsdk:"revision"`
 	Metadata       types.Map      `tfsdk:"metadata"`
 	Env            types.Map      `tfsdk:"env"`
+	InstanceType   types.String   `tfsdk:"instance_type"`
 	Excluded       types.Bool     `tfsdk:"exclude_from_rollout"`
 	Unhealed       types.Bool     `tfsdk:"exclude_from_healing"`
 	Pinned         types.String   `tfsdk:"pinned_revision"`
@@ -75,7 +76,7 @@ func (r *instanceResource) Schema(ctx context.Context, _ resource.SchemaRequest,
 	replaceText := []planmodifier.String{stringplanmodifier.RequiresReplace()}
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "One slot of a group, and which revision it runs. In a group whose updates are `OPPORTUNISTIC`, applying it brings exactly this slot to the group's revision, waits until it is available, " +
-			"and refuses with the reason when the quorum does not bear it: the same as `cadre instance update`. In a group whose updates are `PROACTIVE` it only waits. With `metadata`, `env`, `pinned_revision`, `exclude_from_rollout`, `exclude_from_healing` or `preserved_state` it sets the slot's own settings in its group's spec, and `drain`, `protect` and `exclude` are an operator's overrides on it. Destroying it removes all settings except the preserved disk: the slot belongs to the group, and a plan lists the resulting steps.",
+			"and refuses with the reason when the quorum does not bear it: the same as `cadre instance update`. In a group whose updates are `PROACTIVE` it only waits. With `metadata`, `env`, `instance_type`, `pinned_revision`, `exclude_from_rollout`, `exclude_from_healing` or `preserved_state` it sets the slot's own settings in its group's spec, and `drain`, `protect` and `exclude` are an operator's overrides on it. Destroying it removes all settings except the preserved disk: the slot belongs to the group, and a plan lists the resulting steps.",
 		Attributes: map[string]schema.Attribute{
 			"id":      schema.StringAttribute{Computed: true, MarkdownDescription: "Name of the slot, such as `consul-1`.", PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()}},
 			"group":   schema.StringAttribute{Required: true, MarkdownDescription: "Name of the group.", PlanModifiers: replaceText},
@@ -87,6 +88,8 @@ func (r *instanceResource) Schema(ctx context.Context, _ resource.SchemaRequest,
 				MarkdownDescription: "Passed to the workload of this slot with the group's `meta`, and overrides it. The group's spec stores it; set the settings of one slot here or in an `instance` block of its `cadre_group`, not in both."},
 			"env": schema.MapAttribute{Optional: true, ElementType: types.StringType,
 				MarkdownDescription: "Values of this slot for names of its group's `template.env`; they override the group's values. No place for a secret. A change is a step of this slot alone, by the rules of an update; it stays at its revision. Applying it waits until the CVM has them; a slot that is excluded or below the partition keeps its present values, and a warning reports that. Removing the argument is such a step too."},
+			"instance_type": schema.StringAttribute{Optional: true,
+				MarkdownDescription: "Size of this slot's CVM in place of `template.instance_type` of its group. A change is a step of this slot alone, by the rules of an update; it stays at its revision. Applying it waits until the CVM has the size; a slot that is excluded or below the partition keeps its present size, and a warning reports that. Removing the argument is such a step too."},
 			"exclude_from_rollout": schema.BoolAttribute{Optional: true,
 				MarkdownDescription: "Keep the slot at the revision that it has. It counts in every budget and quorum all the same, and the rollout is not complete without it. Not with `revision`."},
 			"exclude_from_healing": schema.BoolAttribute{Optional: true,
@@ -335,8 +338,10 @@ func (r *instanceResource) try(ctx context.Context, cl *client.Client, turn *tur
 		updateFailed(want.slot(), timeout, p.last, err, diags)
 		return false, nil
 	}
-	if reached != nil && reached.OwnEnv == group.OwnEnvUnapplied && want.Drain.IsNull() {
-		diags.AddAttributeWarning(path.Root("env"), "Slot "+want.slot()+" keeps the env that it has", "The group's spec stores the values, and its CVM gets them by its next step: it is excluded from rollouts, below the partition, or waits for an unrequested update. `cadre instance describe "+want.slot()+"` says when it has them.")
+	if reached != nil && want.Drain.IsNull() {
+		for _, name := range reached.Unapplied() {
+			diags.AddAttributeWarning(path.Root(name), "Slot "+want.slot()+" keeps the "+name+" that it has", "The group's spec stores the new one, and its CVM gets it by its next step: it is excluded from rollouts, below the partition, or waits for an unrequested update. `cadre instance describe "+want.slot()+"` says when it has it.")
+		}
 	}
 	if err = r.override(own, cl, *want, left, p.lost(own)); err != nil {
 		addError(diags, "Slot "+want.slot()+" does not get its overrides", err)
@@ -357,15 +362,15 @@ func (r *instanceResource) try(ctx context.Context, cl *client.Client, turn *tur
 	return false, nil
 }
 
-// update brings the slot to the revision that is asked for, with the env of its own, and gives
-// where it ended; nil: neither is asked for.
+// update brings the slot to the revision that is asked for, with its own env and size, and gives
+// where it ended; nil: none of them is asked for.
 func (r *instanceResource) update(ctx context.Context, cl *client.Client, want, had instance, p *progress) (*group.InstanceStatus, error) {
 	revision, pin := want.Revision.ValueString(), want.Pinned.ValueString()
-	onlyEnv := revision == "" && pin == ""
-	if onlyEnv && want.Env.IsNull() && had.Env.IsNull() {
+	own := revision == "" && pin == ""
+	if own && want.Env.IsNull() && had.Env.IsNull() && want.InstanceType.IsNull() && had.InstanceType.IsNull() {
 		return nil, nil
 	}
-	if i, err := cl.Instance(ctx, want.slot()); !want.Drain.IsNull() && err == nil && (onlyEnv || i.Status.Observed == cmp.Or(pin, revision)) {
+	if i, err := cl.Instance(ctx, want.slot()); !want.Drain.IsNull() && err == nil && (own || i.Status.Observed == cmp.Or(pin, revision)) {
 		return nil, nil // an update of a slot that is out of service is not awaited
 	}
 	// The coordinator must first have seen the earlier writes of this resource and of the group.
@@ -373,7 +378,7 @@ func (r *instanceResource) update(ctx context.Context, cl *client.Client, want, 
 	if g, err := cl.Group(ctx, want.Group.ValueString()); err == nil {
 		index = g.Index
 	}
-	i, err := cl.UpdateInstance(ctx, want.slot(), client.UpdateOptions{Revision: revision, Pinned: pin, OwnEnv: onlyEnv, Index: index, Reason: "updated by Terraform", See: p.see(ctx), Lost: p.lost(ctx)})
+	i, err := cl.UpdateInstance(ctx, want.slot(), client.UpdateOptions{Revision: revision, Pinned: pin, Own: own, Index: index, Reason: "updated by Terraform", See: p.see(ctx), Lost: p.lost(ctx)})
 	if err != nil {
 		return nil, err
 	}

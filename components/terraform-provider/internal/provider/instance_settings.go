@@ -65,6 +65,9 @@ func (m instance) settings(ctx context.Context, had instance, stored group.Insta
 		stored.Env, bad = textsOf(ctx, "env", m.Env)
 		err = errors.Join(err, bad)
 	}
+	if !m.InstanceType.IsNull() || !had.InstanceType.IsNull() {
+		stored.InstanceType = m.InstanceType.ValueString()
+	}
 	if !m.Excluded.IsNull() || !had.Excluded.IsNull() {
 		stored.ExcludeFromRollout = m.Excluded.ValueBool()
 	}
@@ -94,7 +97,7 @@ func textsOf(ctx context.Context, name string, m types.Map) (map[string]string, 
 
 // sets reports whether the resource says anything of the slot's own settings.
 func (m instance) sets() bool {
-	return !m.Metadata.IsNull() || !m.Env.IsNull() || !m.Excluded.IsNull() || !m.Unhealed.IsNull() || !m.Pinned.IsNull() || !m.PreservedState.IsNull()
+	return !m.Metadata.IsNull() || !m.Env.IsNull() || !m.InstanceType.IsNull() || !m.Excluded.IsNull() || !m.Unhealed.IsNull() || !m.Pinned.IsNull() || !m.PreservedState.IsNull()
 }
 
 // disk is the name that the resource preserves the slot's disk by, "" for none.
@@ -119,6 +122,9 @@ func (m *instance) known(ctx context.Context, stored group.InstanceSettings) dia
 	}
 	if !m.Unhealed.IsNull() {
 		m.Unhealed = types.BoolValue(stored.ExcludeFromHealing)
+	}
+	if !m.InstanceType.IsNull() {
+		m.InstanceType = types.StringValue(stored.InstanceType)
 	}
 	if !m.Pinned.IsNull() {
 		m.Pinned = types.StringValue(stored.PinnedRevision)
@@ -215,6 +221,9 @@ func (m *instance) wrote(want instance, before, now group.InstanceSettings) {
 	if !want.Env.IsNull() && !maps.Equal(before.Env, now.Env) {
 		m.Env = want.Env
 	}
+	if !want.InstanceType.IsNull() && before.InstanceType != now.InstanceType {
+		m.InstanceType = want.InstanceType
+	}
 	if !want.Excluded.IsNull() && before.ExcludeFromRollout != now.ExcludeFromRollout {
 		m.Excluded = want.Excluded
 	}
@@ -231,7 +240,7 @@ func (m *instance) wrote(want instance, before, now group.InstanceSettings) {
 
 func equal(a, b group.InstanceSettings) bool {
 	return a.Ordinal == b.Ordinal && a.ExcludeFromRollout == b.ExcludeFromRollout && a.ExcludeFromHealing == b.ExcludeFromHealing &&
-		a.PinnedRevision == b.PinnedRevision && a.PreservedState == b.PreservedState && maps.Equal(a.Metadata, b.Metadata) && maps.Equal(a.Env, b.Env)
+		a.InstanceType == b.InstanceType && a.PinnedRevision == b.PinnedRevision && a.PreservedState == b.PreservedState && maps.Equal(a.Metadata, b.Metadata) && maps.Equal(a.Env, b.Env)
 }
 
 // deleteTime bounds how long is tried to take the settings of a slot back.

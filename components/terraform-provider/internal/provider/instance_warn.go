@@ -47,19 +47,26 @@ func unended(ctx context.Context, want instance, configured types.String, req re
 
 // warnOfSteps warns of the slot's steps in addition to the requested revision.
 func (m instance) warnOfSteps(had instance, target string, i group.InstanceStatus, diags *diag.Diagnostics) {
-	m.warnOfEnv(had, diags)
+	m.warnOfOwn(had, diags)
 	m.warnOfPin(had, i, diags)
 	if had.Excluded.ValueBool() && !m.Excluded.IsUnknown() && !m.Excluded.ValueBool() && m.Pinned.IsNull() && target != i.Observed {
 		diags.AddAttributeWarning(path.Root("exclude_from_rollout"), "Slot "+m.slot()+" goes with its group again: revision "+format.Arrow(i.Observed, target), "The rollout that it was kept from takes it, by all its rules.")
 	}
 }
 
-// warnOfEnv warns of the cost of a change of the slot's env.
-func (m instance) warnOfEnv(had instance, diags *diag.Diagnostics) {
-	if m.Env.IsNull() && had.Env.IsNull() || m.Env.Equal(had.Env) {
-		return
+// warnOfOwn warns of the cost of a change of the slot's env or size.
+func (m instance) warnOfOwn(had instance, diags *diag.Diagnostics) {
+	for _, one := range []struct {
+		name, gets string
+		same       bool
+	}{
+		{"env", "It is given other values", m.Env.IsNull() && had.Env.IsNull() || m.Env.Equal(had.Env)},
+		{"instance_type", "Its CVM gets another size", m.InstanceType.IsNull() && had.InstanceType.IsNull() || m.InstanceType.Equal(had.InstanceType)},
+	} {
+		if !one.same {
+			diags.AddAttributeWarning(path.Root(one.name), "Slot "+m.slot()+" is restarted for its "+one.name, one.gets+", by the rules of an update of this slot alone, and the slot stays at its revision.")
+		}
 	}
-	diags.AddAttributeWarning(path.Root("env"), "Slot "+m.slot()+" is restarted for its env", "It is given other values, by the rules of an update of this slot alone, and stays at its revision.")
 }
 
 // warnOfPin says where a change of its pin moves the slot.
@@ -86,6 +93,7 @@ func (m instance) warnOfEnd(diags *diag.Diagnostics) {
 		text  string
 	}{
 		{len(m.Env.Elements()) > 0, "env: it is restarted without the values of its own."},
+		{m.InstanceType.ValueString() != "", "instance_type: it is restarted with the size of its group's template."},
 		{m.Pinned.ValueString() != "", "pinned_revision: it is moved back to the revision of its group."},
 		{m.Excluded.ValueBool(), "exclude_from_rollout: it goes with the rollouts of its group again."},
 		{m.Unhealed.ValueBool(), "exclude_from_healing: it is healed again where its group says so."},

@@ -1,0 +1,103 @@
+package reconcile_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
+	"cadre.dev/platform"
+)
+
+// One Slot's own size reaches the CVM of that Slot alone, by one call. A CVM that is made for the
+// Slot has it from the beginning, and a Slot without a size of its own goes back to the template's.
+func TestASlotIsGivenItsOwnSize(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		first := spec("one")
+		first.Instances = []group.InstanceSettings{{Ordinal: 2, InstanceType: "tdx.medium"}}
+		w.apply(first)
+		w.until("creation", 2*time.Minute, w.sized(first, "tdx.small", "tdx.small", "tdx.medium"))
+		if got := w.made("resize"); len(got) != 0 {
+			t.Errorf("the creation took %v", got)
+		}
+		calls := len(w.made(""))
+
+		own := spec("one")
+		own.Instances = []group.InstanceSettings{{Ordinal: 1, InstanceType: "tdx.large"}, {Ordinal: 2, InstanceType: "tdx.medium"}}
+		w.apply(own)
+		w.until("its own size", 5*time.Minute, w.sized(own, "tdx.small", "tdx.large", "tdx.medium"))
+		if got := w.made("")[calls:]; !slices.Equal(got, []string{"resize demo-pg-1"}) {
+			t.Errorf("calls: %v", got)
+		}
+
+		next := own
+		next.Template.Compose, next.Template.InstanceType = spec("two").Template.Compose, "tdx.medium"
+		w.apply(next)
+		w.until("a rollout to another size", 10*time.Minute, w.sized(next, "tdx.medium", "tdx.large", "tdx.medium"))
+
+		back := next
+		back.Instances = nil
+		w.apply(back)
+		w.until("without it", 5*time.Minute, w.sized(back, "tdx.medium", "tdx.medium", "tdx.medium"))
+	})
+}
+
+// TestR74_ASizeOfOneSlotThatIsNotOffered: the Slot is held before it is touched, with the path of its
+// field, and other Slots go on to another Revision, apart from the leader, which goes last. The size of the template may be withdrawn
+// from the offer meanwhile for a Slot that does not use it.
+func TestR74_ASizeOfOneSlotThatIsNotOffered(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		w.offers(platform.Offer{OSImages: []string{"dstack-0.5.7"}, InstanceTypes: []string{"tdx.small", "tdx.large"}})
+		w.apply(spec("one"))
+		w.until("creation", 2*time.Minute, w.complete("one"))
+		calls := len(w.made(""))
+		own := spec("one")
+		own.Instances = []group.InstanceSettings{{Ordinal: 1, InstanceType: "tdx.huge"}}
+		w.apply(own)
+		for _, text := range []string{"precondition", `instance[\"1\"].instance_type \"tdx.huge\": choose one of tdx.large, tdx.small`} {
+			w.until("the status to say "+text, 2*time.Minute, w.says(text))
+		}
+		tick(t.Context(), time.Minute)
+		if got := w.made(""); len(got) != calls || w.status().Available != 3 {
+			t.Errorf("calls %v, %d available", got[calls:], w.status().Available)
+		}
+		next := own
+		next.Template.Compose = spec("two").Template.Compose
+		w.apply(next)
+		w.until("another slot", 10*time.Minute, w.runs(map[string]string{"pg-1": own.Revision(), "pg-2": next.Revision()}))
+
+		w.offers(platform.Offer{OSImages: []string{"dstack-0.5.7"}, InstanceTypes: []string{"tdx.large"}})
+		next.Instances = []group.InstanceSettings{{Ordinal: 1, InstanceType: "tdx.large"}}
+		w.apply(next)
+		w.until("a size that is offered", 5*time.Minute, w.sized(next, "tdx.small", "tdx.large", "tdx.small"))
+		own = next
+		own.Template.Compose = spec("three").Template.Compose
+		w.apply(own)
+		w.until("a rollout of all", 10*time.Minute, w.sized(own, "tdx.small", "tdx.large", "tdx.small"))
+		if resizes := w.made("resize"); !slices.Equal(resizes, []string{"resize demo-pg-1"}) {
+			t.Errorf("resizes: %s", strings.Join(resizes, ", "))
+		}
+	})
+}
+
+// sized: all members are available at the spec's Revision, with these sizes by ordinal, and the
+// rollout is complete.
+func (w *world) sized(s group.Spec, sizes ...string) func() bool {
+	return func() bool {
+		st := w.status()
+		if st.Target != s.Revision() || st.RolloutState != string(operation.Complete) || st.Available != 3 {
+			return false
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, c := range w.membersLocked() {
+			_, ordinal, err := group.ParseSlot(c.slot)
+			if err != nil || c.InstanceType != sizes[ordinal] {
+				return false
+			}
+		}
+		return true
+	}
+}
