@@ -82,12 +82,30 @@ var shows = map[string]func(trace.Trace) bool{
 			return e.Operation != nil && e.Operation.Phase == operation.Draining && strings.HasPrefix(e.Operation.Reason, "leads again ")
 		}) > 1
 	},
+	"started-by-its-host-before-a-stop": startedByItsHost,
 	"shows-what-it-was-not-given": func(out trace.Trace) bool {
 		made := count(out, func(e trace.Event) bool { return e.Kind == trace.Effected && e.Call.Verb == cloud.Create })
 		back := slices.IndexFunc(out, func(e trace.Event) bool { return e.Spec != nil && e.At > 3*time.Minute })
 		return made == 1 && back > 0 && effects(cloud.Create, 0, "pg-0")(out[:back]) && len(updates(out)) == 0 &&
 			count(out[back:], func(e trace.Event) bool { return e.Kind == trace.Called && e.Call.Verb == cloud.Update }) == 1
 	},
+}
+
+// startedByItsHost: a host starts a CVM whose start was called, had no effect yet, and may still have one.
+func startedByItsHost(out trace.Trace) bool {
+	open := map[string]trace.Call{} // by Slot
+	for _, e := range out {
+		slot, byHost := strings.CutSuffix(strings.TrimPrefix(e.Text, "reboot "), " by its host")
+		switch call, is := open[slot]; {
+		case e.Kind == trace.Called && e.Call.Verb == cloud.Restart:
+			open[e.Slot] = e.Call
+		case e.Kind == trace.Effected:
+			delete(open, e.Slot)
+		case e.Kind == trace.Faulted && byHost && is && e.At < call.Latest:
+			return true
+		}
+	}
+	return false
 }
 
 // between are the events between the two parts of a Slot's step, which changes its size first.

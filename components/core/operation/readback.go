@@ -44,14 +44,14 @@ func (op Operation) readBack(f Facts, now time.Time) effectSight {
 	return op.readBackInPlace(f, settled, now)
 }
 
-// readBackStop decides for a stop. The call is repeated as soon as another call may be, which does no harm. A step that
-// is to be called off waits until its guest would have shut down.
+// readBackStop decides for a stop. A CVM also halts without a call, and a stop that arrives after the next start
+// would end the member (I16). A step that is to be called off waits until its guest would have shut down.
 func (op Operation) readBackStop(f Facts, settled bool, now time.Time) effectSight {
-	if !op.CVM.atRest(f.Platform) {
+	if !op.CVM.atRest(f.Platform) || !settled {
 		return effectUnknown
 	}
 	ignored := now.Sub(op.Call.IssuedAt) >= StopWithin || !op.CallsOff(f)
-	return presence(f.Platform.Stopped, settled && ignored)
+	return presence(f.Platform.Stopped, ignored)
 }
 
 // readBackWritten decides for the one call that changes a stopped CVM, by the hash together with the shape. The files
@@ -91,9 +91,10 @@ func presence(there, settled bool) effectSight {
 }
 
 // readBackInPlace decides for a CVM that stays. Where old and new differ, the hash decides, or a new Boot at the wanted
-// Revision. For restarts and updates under the same hash, the platform's update time decides, and whether the old Boot
-// still reports. Under the same hash an earlier call may have brought the new Boot, and this call may still end it. Such a
-// Boot therefore proves the effect only after the time within which an effect shows (I16).
+// Revision. Restarts and updates under the same hash leave signs that an earlier call or the host may have left as well: a
+// new Boot, a CVM that runs, the platform's update time. This call may then still come, and end a member or start a
+// stopped CVM. Such signs therefore decide only after the time within which an effect shows (I16), as does the old
+// Boot's report.
 func (op Operation) readBackInPlace(f Facts, settled bool, now time.Time) effectSight {
 	p := f.Platform
 	if op.givesUnseen(f) {
@@ -114,16 +115,15 @@ func (op Operation) readBackInPlace(f Facts, settled bool, now time.Time) effect
 		}
 		return effectUnknown
 	}
-	if op.Call.updated(p) || f.StopFirst && p.Running {
-		return effectSeen
-	}
 	// The CVM is still down, so another start does no harm. Healing calls its step off after that time: the call stays
 	// undecided, and a start that shows later does no harm.
 	patient := op.Actor == ActorHealing || now.Sub(op.Entered[Acting]) < f.Limits.Unknown
-	if asItWas := op.Call.Part == PartRestart || op.Before.Stopped; settled && !p.Running && asItWas && patient {
-		return effectAbsent
-	}
-	if settled && op.Call.outlived(op.Before.BootID, f) {
+	asItWas := !p.Running && (op.Call.Part == PartRestart || op.Before.Stopped)
+	switch {
+	case !settled:
+	case op.Call.updated(p) || f.StopFirst && p.Running:
+		return effectSeen
+	case asItWas && patient || op.Call.outlived(op.Before.BootID, f):
 		return effectAbsent
 	}
 	return effectUnknown
@@ -138,11 +138,10 @@ func (op Operation) givesUnseen(f Facts) bool {
 // readBackEnv decides by the platform's update time. Without an update time, the call repeats the same values, at the
 // price of one more boot in the step of this Slot.
 func (op Operation) readBackEnv(f Facts, settled bool) effectSight {
-	p := f.Platform
-	if !op.CVM.atRest(p) {
+	if !op.CVM.atRest(f.Platform) || !settled {
 		return effectUnknown
 	}
-	return presence(op.Call.updated(p), settled)
+	return presence(op.Call.updated(f.Platform), settled)
 }
 
 // showsItself reports whether the platform's listing of the CVM proves the call's effect: a size, an image, or a hash

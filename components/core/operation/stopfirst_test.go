@@ -137,7 +137,50 @@ func TestACVMThatWasMadeAndNotStartedIsStarted(t *testing.T) {
 	f.Call = &CallResult{Number: op.Call.Number, Outcome: OutcomeUnknown}
 	op, _ = step(t, op, f, now, Acting)
 	f.Call, f.Platform.Stopped, f.Platform.Running = nil, false, true
+	now = now.Add(limits.Settle)
+	f.ObservedAt = now
 	step(t, op, f, now, Booting)
+}
+
+// TestI16_WhatTheHostMayHaveDoneDecidesNoCallBeforeItsTime: a stop, a start or a restart has no answer, and the CVM looks
+// like its effect. The CVM may have halted, started or restarted without a call, and the call may still come. No other call
+// is made until the time within which an effect shows is over. The wait ends then.
+func TestI16_WhatTheHostMayHaveDoneDecidesNoCallBeforeItsTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind      Kind
+		call      Call
+		stopFirst bool
+		host      func(*PlatformView)
+		next      Phase
+	}{
+		"a stop": {Update, Call{Part: PartStop}, true, func(p *PlatformView) { p.Running, p.Stopped = false, true }, Acting},
+		"a start": {Update, Call{Part: PartRestart, Applied: []Part{PartStop, PartCompose}, HashBefore: "hash-B", HashWanted: "hash-B"}, true,
+			func(p *PlatformView) { p.ComposeHash = "hash-B" }, Booting},
+		"a restart": {Restart, Call{Part: PartRestart, UpdatedBefore: start.Add(-time.Hour)}, false, func(p *PlatformView) { p.UpdatedAt = start.Add(time.Hour) }, Booting},
+	} {
+		op, now := to(t, c.kind, Acting)
+		issued := op.Call.IssuedAt
+		op.Call = c.call
+		op.Call.IssuedAt, op.Call.Number, op.Call.Outcome = issued, 1, OutcomeUnknown
+		settled := issued.Add(limits.Settle)
+		for _, asked := range []time.Time{now, settled.Add(-1)} {
+			f := quiet(asked)
+			f.StopFirst = c.stopFirst
+			c.host(f.Platform)
+			for _, at := range []time.Time{asked, settled} { // the listing has to be late enough, not only the clock
+				next, effects := step(t, op, f, at, Acting)
+				if wantNoEffects(t, effects); next.Call.Outcome != OutcomeUnknown {
+					t.Errorf("%s: %s after %s", name, next.Reason, at.Sub(issued))
+				}
+			}
+		}
+		f := quiet(settled)
+		f.StopFirst = c.stopFirst
+		c.host(f.Platform)
+		if next, _ := step(t, op, f, settled, c.next); next.Call.Outcome != OutcomeDone {
+			t.Errorf("%s: %s at the end of the time", name, next.Reason)
+		}
+	}
 }
 
 // TestAPlatformThatRestartsStopsNothing: a CVM of Phala Cloud is never stopped by a step.

@@ -76,15 +76,6 @@ func setsClock(e trace.Event) bool {
 	return e.Kind == trace.Healed || e.Kind == trace.Faulted && strings.HasPrefix(e.Text, "skew ")
 }
 
-// faultedSlot is the Slot whose CVM a fault stops or restarts with e; "": none.
-func faultedSlot(e trace.Event) string {
-	words := strings.Fields(e.Text)
-	if e.Kind == trace.Faulted && len(words) > 1 && (words[0] == "halt" || words[0] == "reboot") {
-		return words[1]
-	}
-	return ""
-}
-
 func (p pending) unheard() bool { return p.crashed || p.unknown }
 
 // fencedCalls is I16: from the sending of a call until its outcome is known, or until it can take
@@ -115,11 +106,6 @@ func fencedCalls(t trace.Trace) []Violation {
 			}
 			for n, p := range under[slot] {
 				under[slot][n].unknown = p.unknown || p.call.ID == e.Call.ID
-			}
-		case trace.Faulted:
-			// A fault of a CVM looks like the effect of a call about it.
-			for n, p := range under[faultedSlot(e)] {
-				under[faultedSlot(e)][n].effected = p.effected || p.unheard()
 			}
 		case trace.Lost:
 			// A call for a lost CVM has no effect.

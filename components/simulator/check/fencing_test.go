@@ -55,8 +55,8 @@ func fencedCases() cases {
 			{"it took effect and was not answered", start().called(update, "pg-0").effected(1).called(update, "pg-0")},
 			{"a clock was set long before an unknown call", start().add(trace.Event{Kind: trace.Faulted, By: "fault", Text: "skew coordinator-0 for 1m0s"}).after(noticesWithin).
 				called(update, "pg-0").answered(1, trace.Unknown).after(2*time.Minute).called(update, "pg-0")},
-			{"another CVM was stopped", start().phases("a", "pg-0", operation.Acting).called(update, "pg-0").answered(1, trace.Unknown).
-				add(trace.Event{Kind: trace.Faulted, By: "fault", Text: "halt pg-1 for 1s"}).phases("a", "pg-0", operation.Booting).called(update, "pg-0")},
+			{"its CVM was stopped, which looks like an effect", start().phases("a", "pg-0", operation.Acting).called(update, "pg-0").answered(1, trace.Unknown).
+				add(trace.Event{Kind: trace.Faulted, By: "fault", Text: "halt pg-0 for 1s"}).phases("a", "pg-0", operation.Booting).called(update, "pg-0")},
 			{"an unknown call is repeated at once", start().called(update, "pg-0").answered(1, trace.Unknown).called(update, "pg-0")},
 			{"the next Operation calls while an unknown call may still take effect", start().phases("a", "pg-0", operation.Acting).called(update, "pg-0").answered(1, trace.Unknown).
 				phases("a", "pg-0", operation.Aborted).phases("b", "pg-0", operation.Acting).called(update, "pg-0")},
@@ -74,8 +74,6 @@ func fencedCases() cases {
 				phases("a", "pg-0", operation.Booting).called(update, "pg-0")},
 			{"a clock was set right before an unknown call", start().add(trace.Event{Kind: trace.Faulted, By: "fault", Text: "skew coordinator-0 for 1m0s"}).
 				called(update, "pg-0").answered(1, trace.Unknown).after(2*time.Minute).called(update, "pg-0")},
-			{"its CVM was stopped, which looks like an effect", start().phases("a", "pg-0", operation.Acting).called(update, "pg-0").answered(1, trace.Unknown).
-				add(trace.Event{Kind: trace.Faulted, By: "fault", Text: "halt pg-0 for 1s"}).phases("a", "pg-0", operation.Booting).called(update, "pg-0")},
 			{"its CVM was lost", start().called(update, "pg-0").answered(1, trace.Unknown).add(trace.Event{Kind: trace.Lost, Group: "pg", Slot: "pg-0"}).called(cloud.Create, "pg-0")},
 			{"the caller crashed and its call is over", start().called(update, "pg-0").crashed("coordinator-0").after(3*time.Minute).lead("coordinator-1", 2).called(update, "pg-0")},
 			{"the caller crashed after its call took effect, which its successor saw", start().called(update, "pg-0").effected(1).crashed("coordinator-0").lead("coordinator-1", 2).
