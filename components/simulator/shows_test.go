@@ -82,7 +82,8 @@ var shows = map[string]func(trace.Trace) bool{
 			return e.Operation != nil && e.Operation.Phase == operation.Draining && strings.HasPrefix(e.Operation.Reason, "leads again ")
 		}) > 1
 	},
-	"started-by-its-host-before-a-stop": startedByItsHost,
+	"started-by-its-host-before-a-stop":   startedByItsHost,
+	"another-size-behind-an-extra-member": effects(cloud.Create, 3*time.Minute, "pg-1"),
 	"shows-what-it-was-not-given": func(out trace.Trace) bool {
 		made := count(out, func(e trace.Event) bool { return e.Kind == trace.Effected && e.Call.Verb == cloud.Create })
 		back := slices.IndexFunc(out, func(e trace.Event) bool { return e.Spec != nil && e.At > 3*time.Minute })

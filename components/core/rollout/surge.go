@@ -178,11 +178,12 @@ func (w *world) stepOf(r *group.SlotRecord) group.UpdateAction {
 	by, to := w.keptBy(r.Ordinal), w.pinOrTarget(r.Ordinal)
 	_, known := w.rec.Revisions[to]
 	kept := !w.spec.HasOrdinal(r.Ordinal) || by != "" && by != group.KeptByPin || to != w.target && !known
-	env, size := w.spec.OwnEnv(r.Ordinal, w.templateOf(to)) != r.OwnEnv, false
-	if o := w.seenAt(r.Ordinal); o != nil {
-		size = w.sizeUnapplied(r, o.Instance, to)
+	env, size, shaped := w.spec.OwnEnv(r.Ordinal, w.templateOf(to)) != r.OwnEnv, false, true
+	// A Boot proves no size or image: a step may end at its Revision before the call for them.
+	if o := w.seenAt(r.Ordinal); o != nil && o.Instance != nil && !o.Instance.InProgress && !w.underWay(r.Slot) {
+		size, shaped = w.sizeUnapplied(r, o.Instance, to), w.shows(r.Ordinal, o.Instance, to)
 	}
-	if kept || r.Assigned == "" || r.Assigned == to && !env && !size {
+	if kept || r.Assigned == "" || r.Assigned == to && !env && shaped {
 		return group.ActionNone
 	}
 	list, whole := w.changes(r.Assigned, to)

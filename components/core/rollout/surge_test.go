@@ -83,6 +83,33 @@ func TestR15_AnExtraSlotIsWhereTheSpecNamesNone(t *testing.T) {
 	}
 }
 
+// TestR15_AnExtraMemberComesForAMachineOfAnotherSize: a step ended after its Boot had proved the Revision, and before its
+// call for another size. The record names the Revision, and the update still needs an extra member. A step that is open
+// needs no further one.
+func TestR15_AnExtraMemberComesForAMachineOfAnotherSize(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(*fixture, *Instance)
+		want []string
+	}{
+		"another size":             {func(_ *fixture, i *Instance) { i.Shape.InstanceType = "tdx.large" }, []string{"CREATE db-1"}},
+		"the wanted size":          {func(*fixture, *Instance) {}, nil},
+		"the platform works on it": {func(_ *fixture, i *Instance) { i.Shape.InstanceType, i.InProgress = "tdx.large", true }, nil},
+		"its step is open": {func(f *fixture, i *Instance) {
+			i.Shape.InstanceType = "tdx.large"
+			f.op(0, operation.Draining, nil)
+		}, nil},
+	} {
+		f := newFixture(1, "none")
+		zero, one := 0, 1
+		f.spec.UpdatePolicy.MaxUnavailableFixed, f.spec.UpdatePolicy.MaxSurgeFixed = &zero, &one
+		f.want("B").rolling().at(0, "B")
+		i := f.obs.Slots[0].Instance
+		i.Shape = operation.Shape{InstanceType: "tdx.small", OSImage: "dstack-0.5.7", DiskGB: 20}
+		c.edit(f, i)
+		t.Run(name, func(t *testing.T) { wantExecutes(t, f.plan(), c.want...) })
+	}
+}
+
 // TestR15_AnExtraMemberThatLivesIsNotLost: a Slot that listings lack for half a minute is given up. It is not given up
 // while another member names it as its leader or follower.
 func TestR15_AnExtraMemberThatLivesIsNotLost(t *testing.T) {
