@@ -1,6 +1,7 @@
 package check
 
 import (
+	"strings"
 	"time"
 
 	"cadre.dev/coordinator/simulated/cloud"
@@ -33,6 +34,12 @@ func onceEffective(t trace.Trace) []Violation {
 				delete(parts, part{op.ID, op.Rollout, op.Order, cloud.Create})
 			}
 		}
+		if slot := halted(e); slot != "" {
+			// The effect of a start is gone in the same way.
+			if op := s.member(slot).acting(); op != nil {
+				delete(parts, part{op.ID, op.Rollout, op.Order, cloud.Restart})
+			}
+		}
 		if e.Kind != trace.Effected || e.By == "fault" {
 			return
 		}
@@ -49,6 +56,15 @@ func onceEffective(t trace.Trace) []Violation {
 		parts[p] = id
 	})
 	return f
+}
+
+// halted is the Slot whose CVM a fault stops with e; "": none.
+func halted(e trace.Event) string {
+	words := strings.Fields(e.Text)
+	if e.Kind != trace.Faulted || len(words) < 2 || words[0] != "halt" {
+		return ""
+	}
+	return words[1]
 }
 
 // harmless: the call stops a CVM, or writes the files of a CVM that the step stopped or found stopped. A platform

@@ -89,6 +89,10 @@ func callCases() []cases { return []cases{onceCases(), aheadCases()} }
 func onceCases() cases {
 	const acting = operation.Acting
 	first := func() *run { return start().phases("a", "pg-0", acting).called(cloud.Update, "pg-0").effected(1) }
+	started := func(halted string) *run {
+		return start().phases("a", "pg-0", acting).called(cloud.Restart, "pg-0").effected(1).answered(1, trace.OK).
+			add(trace.Event{Kind: trace.Faulted, By: "fault", Text: "halt " + halted + " for 1s"}).called(cloud.Restart, "pg-0").effected(2)
+	}
 	made := func() *run {
 		return start().phases("a", "pg-0", acting).called(cloud.Create, "pg-0").effected(1).answered(1, trace.Unknown)
 	}
@@ -98,6 +102,7 @@ func onceCases() cases {
 		bad: []named{
 			{"a call twice", first().effected(1)},
 			{"made once more, as another one was lost", made().add(trace.Event{Kind: trace.Lost, Group: "pg", Slot: "pg-1"}).called(cloud.Create, "pg-0").effected(2)},
+			{"started once more, as another one halted", started("pg-1")},
 			{"a call twice, after its answer", first().answered(1, trace.Unknown).after(time.Hour).effected(1)},
 			{"repeated although it took effect", first().answered(1, trace.Unknown).phases("a", "pg-0", acting).called(cloud.Update, "pg-0").effected(2)},
 			{"repeated, and the first was late", start().phases("a", "pg-0", acting).called(cloud.Update, "pg-0").answered(1, trace.Unknown).
@@ -109,6 +114,7 @@ func onceCases() cases {
 			{"once", first().answered(1, trace.OK)},
 			{"repeated, as it had none", start().phases("a", "pg-0", acting).called(cloud.Update, "pg-0").answered(1, trace.Unknown).phases("a", "pg-0", acting).called(cloud.Update, "pg-0").effected(2)},
 			{"made once more, as it was lost before anybody saw it", made().add(trace.Event{Kind: trace.Lost, Group: "pg", Slot: "pg-0"}).called(cloud.Create, "pg-0").effected(2)},
+			{"started once more, as it halted", started("pg-0")},
 			{"two parts", first().phases("a", "pg-0", acting).called(cloud.Image, "pg-0").effected(2)},
 			{"the same part, after a newer spec", first().op("a", "pg-0", acting, func(op *opRecord) { op.Order++ }).called(cloud.Update, "pg-0").effected(2)},
 			{"two Operations", first().phases("a", "pg-0", operation.Done).phases("b", "pg-0", acting).called(cloud.Update, "pg-0").effected(2)},
