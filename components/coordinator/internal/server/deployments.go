@@ -286,12 +286,12 @@ func (w *written) problems(ctx context.Context) ([]group.Problem, error) {
 	for _, name := range w.view.Known() {
 		known[name] = nil
 	}
-	maps.Copy(known, w.view.AfterBefore(math.MaxUint64))
+	maps.Copy(known, w.view.AfterUpTo(math.MaxUint64))
 	out := deployment.Validate(doc, func(spec group.Spec) error {
 		if wrong := byName[spec.Name].wrong; wrong != nil {
 			return wrong
 		}
-		return w.server.cfg.Validator.Edit(w.view, spec)
+		return w.server.cfg.Validator.Edit(w.view, spec, doc.Groups...)
 	}, known)
 	others, _, err := store.ReadAll[deployment.Record](ctx, w.server.cfg.Store, store.DeploymentsPrefix)
 	if err != nil && len(store.RecordErrors(err)) == 0 {

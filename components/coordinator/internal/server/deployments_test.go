@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/audit"
 	"cadre.dev/core/deployment"
 	"cadre.dev/core/group"
@@ -466,5 +467,35 @@ func TestADeploymentTakesNoGroupThatItReadAsAbsent(t *testing.T) {
 	}
 	if !maps.Equal(before, a.stored(t)) {
 		t.Error("a group of another caller was taken over")
+	}
+}
+
+// TestADocumentTurnsTheOrderOfItsGroups: web was after db, and db becomes after web in one call. The leader accepts both, each at once.
+func TestADocumentTurnsTheOrderOfItsGroups(t *testing.T) {
+	a := newAPI(t)
+	a.applyDeployment(t, request(t, shop(t, func(_, web *group.Spec) { web.After = []string{"db"} })))
+	for name := range a.stored(t) {
+		raw, index, err := store.ReadRaw(t.Context(), a.cfg.Store, store.GroupSpecKey(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		put(a, t, store.GroupAcceptedKey(name), store.AcceptedSpec{Group: name, SpecIndex: index, Spec: raw})
+	}
+	got := a.applyDeployment(t, request(t, shop(t, func(db, _ *group.Spec) { db.After = []string{"web"} })))
+	if got.GetVersion() != 2 {
+		t.Errorf("got %v", got)
+	}
+	records, err := view.Read(t.Context(), a.cfg.Store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"db", "web"} {
+		if err := a.cfg.Validator.Stored(records, name); err != nil {
+			t.Errorf("the leader refuses %s: %v", name, err)
+		}
+	}
+	_, err = deploymentService{s: a.Server}.ApplyDeployment(as(t.Context(), operatorToken), request(t, shop(t, func(db, web *group.Spec) { db.After, web.After = []string{"web"}, []string{"db"} })))
+	if text := message(err); status.Code(err) != codes.InvalidArgument || strings.Count(text, "closes a cycle") != 2 {
+		t.Errorf("a cycle within the document: %v", err)
 	}
 }

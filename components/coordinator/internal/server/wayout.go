@@ -214,7 +214,7 @@ func (c *caller) now() time.Time { return c.server.cfg.Now().UTC().Truncate(time
 
 // followers returns the groups that are `after` a group and are not being deleted.
 func (c *caller) followers(name string) (out []string) {
-	for other, after := range c.view.AfterBefore(math.MaxUint64) {
+	for other, after := range c.view.AfterUpTo(math.MaxUint64) {
 		if _, deleted := c.view.Deletes[other]; !deleted && slices.Contains(after, name) {
 			out = append(out, other)
 		}

@@ -52,13 +52,18 @@ func (v *Validator) On(platform string) *Validator {
 // may. Errors are *group.ValidationError.
 //
 // Content that is in force already is not linted again: a newer lint must not stop an operator from
-// scaling or repairing it. The app is always checked.
-func (v *Validator) Edit(records *view.View, spec group.Spec) error {
-	return v.edit(records, spec, math.MaxUint64)
+// scaling or repairing it. The app is always checked. The specs of with are written in the same transaction, so
+// `after` is judged by them.
+func (v *Validator) Edit(records *view.View, spec group.Spec, with ...group.Spec) error {
+	after := records.AfterUpTo(math.MaxUint64)
+	for _, other := range with {
+		after[other.Name] = other.After
+	}
+	return v.edit(records, spec, math.MaxUint64, after)
 }
 
 // edit is Edit of a spec that was stored at index; MaxUint64: it is not stored yet.
-func (v *Validator) edit(records *view.View, spec group.Spec, index uint64) error {
+func (v *Validator) edit(records *view.View, spec group.Spec, index uint64, after map[string][]string) error {
 	problems := append(v.app(spec), v.elsewhere(spec)...)
 	accepted, ok := records.Accepted[spec.Name]
 	if !ok || !sameContent(accepted.Value.Template, spec.Template) {
@@ -71,7 +76,7 @@ func (v *Validator) edit(records *view.View, spec group.Spec, index uint64) erro
 		problems = append(problems, group.EditProblems(inItsApp(records, accepted.Value, spec), spec)...)
 	}
 	problems = append(problems, taken(spec, accepted.Value, records.Before(index))...)
-	if p, closes := group.CycleProblem(spec, records.AfterBefore(index)); closes {
+	if p, closes := group.CycleProblem(spec, after); closes {
 		problems = append(problems, p)
 	}
 	// Hooks and checks name services, and can change while the content stays.
@@ -133,7 +138,7 @@ func (v *Validator) Stored(records *view.View, name string) error {
 	if stored.Err != nil {
 		return stored.Err
 	}
-	return v.edit(records, stored.Value, stored.Index)
+	return v.edit(records, stored.Value, stored.Index, records.AfterUpTo(stored.Index))
 }
 
 // Template returns everything that stops the measurement of t from fixing the running software

@@ -82,13 +82,14 @@ func (v *View) Before(index uint64) map[string]group.Spec {
 	return out
 }
 
-// AfterBefore returns by group the groups that it is `after`: by its newest valid spec that was stored before index, or
-// else by the spec in force. Of two edits that make a cycle together, the later edit makes it.
-func (v *View) AfterBefore(index uint64) map[string][]string {
+// AfterUpTo returns by group the groups that it is `after`: by its newest valid spec that was stored up to index, or
+// else by the spec in force. Of two edits that make a cycle together, the later edit makes it. The specs of one
+// transaction have one index, and are judged by each other.
+func (v *View) AfterUpTo(index uint64) map[string][]string {
 	all, out := v.All(), map[string][]string{}
 	for _, name := range all.Known() {
 		spec, _, _ := all.InForce(name)
-		if stored, ok := all.Specs[name]; ok && stored.Err == nil && stored.Index < index {
+		if stored, ok := all.Specs[name]; ok && stored.Err == nil && stored.Index <= index {
 			spec = stored.Value
 		}
 		if len(spec.After) > 0 {
