@@ -1,10 +1,11 @@
 package policy
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"cadre.dev/core/names"
 )
 
 const (
@@ -125,11 +126,8 @@ func JudgeMachine(r MachineRule, machine string, kept bool, others []Neighbour) 
 	return Decision{Allowed: true}
 }
 
-// few names up to three Slots.
+// few names some Slots, in their order.
 func few(slots []string) string {
 	slices.Sort(slots)
-	if more := len(slots) - 3; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(slots[:3], ", "), more)
-	}
-	return strings.Join(slots, ", ")
+	return names.Few(slots, ", ")
 }

@@ -6,8 +6,9 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
+
+	"cadre.dev/core/names"
 )
 
 // Limit names one limit of the cluster.
@@ -109,25 +110,16 @@ type Verdict struct {
 func (v Verdict) Text(l Limits) string {
 	text := fmt.Sprintf("the cluster limit %s = %d", v.Limit, l.Of(v.Limit))
 	if len(v.Users) > 0 {
-		text += " is used by " + few(v.Users)
+		text += " is used by " + names.Few(v.Users, ", ")
 	}
 	if len(v.Ahead) > 0 {
-		text += fmt.Sprintf("; number %d in the queue, after %s", len(v.Ahead)+1, few(v.Ahead))
+		text += fmt.Sprintf("; number %d in the queue, after %s", len(v.Ahead)+1, names.Few(v.Ahead, ", "))
 	}
 	return text
 }
 
-const (
-	shown     = 4
-	unlimited = 1 << 30
-)
-
-func few(names []string) string {
-	if len(names) <= shown {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
-}
+// unlimited is the room of a limit that is not set.
+const unlimited = 1 << 30
 
 // free returns the places of a limit that no group has. It is negative after a limit was lowered.
 func (l Limits) free(name Limit, groups []Group) int {
