@@ -371,6 +371,10 @@ func (a *api) every(t *testing.T) map[string]func(ctx context.Context) error {
 			_, err := a.ReplaceInstance(ctx, &apiv1.ReplaceInstanceRequest{Slot: "pg-0", Reason: "r"})
 			return absent(err)
 		},
+		"PromoteRollout": func(ctx context.Context) error {
+			_, err := a.PromoteRollout(ctx, &apiv1.PromoteRolloutRequest{Group: "pg"})
+			return err
+		},
 		"RetryRollout": func(ctx context.Context) error {
 			_, err := a.RetryRollout(ctx, &apiv1.RetryRolloutRequest{Group: "pg", Reason: "r"})
 			return err

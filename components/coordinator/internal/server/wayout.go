@@ -82,16 +82,10 @@ func (c *caller) lost(ctx context.Context, record group.SlotRecord) (platformSta
 
 // RetryRollout implements OperationService.
 func (s *Server) RetryRollout(ctx context.Context, req *apiv1.RetryRolloutRequest) (*apiv1.RetryRolloutResponse, error) {
-	c, err := s.decider(ctx, store.QueuePrefix, "reason", req.GetReason())
+	name := req.GetGroup()
+	c, err := s.deciderOf(ctx, name, req.GetReason())
 	if err != nil {
 		return nil, err
-	}
-	name := req.GetGroup()
-	if err := c.mayRead(ctx, name); err != nil {
-		return nil, err
-	}
-	if _, ok := c.view.Specs[name]; !ok {
-		return nil, status.Error(codes.NotFound, "no such group: "+name)
 	}
 	if err := needReason(req.GetReason()); err != nil {
 		return nil, err
@@ -127,24 +121,25 @@ func (c *caller) waitsForRetry(ctx context.Context, name string, state operation
 
 // PromoteRollout implements OperationService.
 func (s *Server) PromoteRollout(ctx context.Context, req *apiv1.PromoteRolloutRequest) (*apiv1.PromoteRolloutResponse, error) {
-	c, err := s.decider(ctx, store.QueuePrefix, "reason", req.GetReason())
+	name := req.GetGroup()
+	c, err := s.deciderOf(ctx, name, req.GetReason())
 	if err != nil {
 		return nil, err
 	}
-	name := req.GetGroup()
-	if err := c.mayRead(ctx, name); err != nil {
-		return nil, err
-	}
+	out := &apiv1.PromoteRolloutResponse{RequestId: req.GetRequestId()}
 	spec, _, ok := c.view.InForce(name)
 	if !ok {
-		return nil, status.Error(codes.NotFound, "no such group: "+name)
+		return out, nil
 	}
 	plan, err := s.plan(ctx, c.view, name, &spec)
 	if err != nil {
 		return nil, err
 	}
+	if r := plan.Rollout; r != nil {
+		out.Rollout, out.Message = r.ID, r.Reason
+	}
 	stage, waits := plan.StageToPromote(spec)
-	out := &apiv1.PromoteRolloutResponse{RequestId: req.GetRequestId(), Rollout: plan.Rollout.ID, Stage: uint32(stage), Stages: uint32(len(spec.UpdatePolicy.Stages)), Message: plan.Rollout.Reason}
+	out.Stage, out.Stages = uint32(stage), uint32(len(spec.UpdatePolicy.Stages))
 	if !waits {
 		return out, nil
 	}
@@ -152,6 +147,21 @@ func (s *Server) PromoteRollout(ctx context.Context, req *apiv1.PromoteRolloutRe
 	out.Gates = waitsForGates(plan)
 	out.RequestId, err = c.enqueue(ctx, store.QueueRequest{ID: req.GetRequestId(), Kind: store.RequestPromote, Group: name, Rollout: plan.Rollout.ID, Stage: stage, Reason: req.GetReason()})
 	return out, err
+}
+
+// deciderOf is decider for a request about the rollout of a group.
+func (s *Server) deciderOf(ctx context.Context, name, reason string) (*caller, error) {
+	c, err := s.decider(ctx, store.QueuePrefix, "reason", reason)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.mayRead(ctx, name); err != nil {
+		return nil, err
+	}
+	if _, ok := c.view.Specs[name]; !ok {
+		return nil, status.Error(codes.NotFound, "no such group: "+name)
+	}
+	return c, nil
 }
 
 // DeleteGroup implements OperationService.
