@@ -293,15 +293,39 @@ func (w *written) problems(ctx context.Context) ([]group.Problem, error) {
 		}
 		return w.server.cfg.Validator.Edit(w.view, spec, doc.Groups...)
 	}, known)
-	others, _, err := store.ReadAll[deployment.Record](ctx, w.server.cfg.Store, store.DeploymentsPrefix)
-	if err != nil && len(store.RecordErrors(err)) == 0 {
-		return nil, wire(err)
+	taken, err := w.takenBy(ctx)
+	for _, spec := range doc.Groups {
+		if other, is := taken[spec.Name]; is {
+			out = append(out, deployment.In(spec.Name, []group.Problem{{Rule: "NAME_TAKEN", Message: fmt.Sprintf("belongs to the deployment %q: use another name, or apply that deployment without the group first", other)}})...)
+		}
 	}
+	return out, err
+}
+
+// takenBy returns by group the other deployment that has it. It fails while a record is unreadable, if the call takes a
+// group in: the group might belong to that deployment, whose next apply would overwrite it.
+func (w *written) takenBy(ctx context.Context) (map[string]string, error) {
+	takesIn := slices.ContainsFunc(w.edits, func(e *edit) bool {
+		_, joined := w.present.Groups[e.name]
+		return !joined
+	})
+	others, _, err := store.ReadAll[deployment.Record](ctx, w.server.cfg.Store, store.DeploymentsPrefix)
+	switch unread := store.RecordErrors(err); {
+	case err != nil && len(unread) == 0:
+		return nil, wire(err)
+	case len(unread) > 0 && takesIn:
+		var texts []string
+		for _, one := range unread {
+			texts = append(texts, one.Error())
+		}
+		return nil, status.Errorf(codes.FailedPrecondition, "%s: %s: it is unknown which groups that deployment has, so none joins another deployment: repair the named key, or delete it and apply its document again", policy.CodeGateUnreadable, strings.Join(texts, "; "))
+	}
+	out := map[string]string{}
 	for _, other := range others {
 		present, _ := other.Value.Present()
 		for _, name := range present.Names() {
-			if byName[name] != nil && other.Value.Name != w.record.Name {
-				out = append(out, deployment.In(name, []group.Problem{{Rule: "NAME_TAKEN", Message: fmt.Sprintf("belongs to the deployment %q: use another name, or apply that deployment without the group first", other.Value.Name)}})...)
+			if other.Value.Name != w.record.Name {
+				out[name] = other.Value.Name
 			}
 		}
 	}

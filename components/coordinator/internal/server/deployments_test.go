@@ -499,3 +499,33 @@ func TestADocumentTurnsTheOrderOfItsGroups(t *testing.T) {
 		t.Errorf("a cycle within the document: %v", err)
 	}
 }
+
+// TestAnUnreadableDeploymentLetsNoGroupJoinAnother: the group may belong to it. A deployment that takes no group in goes on.
+func TestAnUnreadableDeploymentLetsNoGroupJoinAnother(t *testing.T) {
+	a := newAPI(t)
+	a.applyDeployment(t, request(t, shop(t)))
+	if err := a.cfg.Store.Commit(t.Context(), store.Op{Kind: store.OpPut, Key: store.DeploymentKey("shop"), Value: []byte(`{"name":"shop","new":1}`)}); err != nil {
+		t.Fatal(err)
+	}
+	other := shop(t)
+	other.Name = "other"
+	before := a.stored(t)
+	_, err := deploymentService{s: a.Server}.ApplyDeployment(as(t.Context(), operatorToken), request(t, other))
+	if text := message(err); status.Code(err) != codes.FailedPrecondition || !strings.Contains(text, "record deployments/shop") || !strings.Contains(text, "delete it") {
+		t.Errorf("got %v", err)
+	}
+	if !maps.Equal(before, a.stored(t)) {
+		t.Error("a group of the unreadable deployment was taken over")
+	}
+	if err := a.cfg.Store.Commit(t.Context(), store.Op{Kind: store.OpDelete, Key: store.DeploymentKey("shop")}); err != nil {
+		t.Fatal(err)
+	}
+	a.applyDeployment(t, request(t, other))
+	if err := a.cfg.Store.Commit(t.Context(), store.Op{Kind: store.OpPut, Key: store.DeploymentKey("shop"), Value: []byte("{")}); err != nil {
+		t.Fatal(err)
+	}
+	other.Groups[1].Replicas = 4
+	if got := a.applyDeployment(t, request(t, other)); got.GetVersion() != 2 {
+		t.Errorf("got %v", got)
+	}
+}
