@@ -1,6 +1,9 @@
 package command
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"cadre.dev/cli/internal/render"
@@ -58,23 +61,24 @@ func (a *App) limitsSet() *cobra.Command {
 		Use: "set", Short: "Replace the limits; a limit that is left out is removed", Args: cobra.NoArgs,
 		Example: "  cadre limits set --steps 2 --rollouts 3 --reason \"two hosts\"",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			given := 0
+			given, problems := false, []string{}
 			for _, one := range []struct {
 				name  queue.Limit
 				value int
 			}{{queue.Steps, l.Steps}, {queue.Rollouts, l.Rollouts}, {queue.Creations, l.Creations}} {
-				if !cmd.Flags().Changed(string(one.name)) {
-					continue
-				}
-				if given++; one.value < 1 || one.value > queue.Max {
-					return usagef("--%s %d: use 1 to %d; to stop all work: cadre freeze", one.name, one.value, queue.Max)
+				is := cmd.Flags().Changed(string(one.name))
+				if given = given || is; is && (one.value < 1 || one.value > queue.Max) {
+					problems = append(problems, fmt.Sprintf("--%s %d: use 1 to %d; to stop all work: cadre freeze", one.name, one.value, queue.Max))
 				}
 			}
-			switch {
-			case given == 0:
-				return usagef("set at least one of --steps, --rollouts and --creations; to remove all limits: cadre limits clear")
-			case l.Reason == "":
-				return usagef("--reason is missing: the record of the limits needs it")
+			if !given {
+				problems = append(problems, "--steps, --rollouts, --creations: set at least one; to remove all limits: cadre limits clear")
+			}
+			if strings.TrimSpace(l.Reason) == "" {
+				problems = append(problems, "--reason: is missing: the record of the limits needs it")
+			}
+			if len(problems) > 0 {
+				return usagef("the limits are not set\n  %s", strings.Join(problems, "\n  "))
 			}
 			return a.withClient(func(cl *client.Client) error {
 				out, err := cl.SetLimits(cmd.Context(), l)

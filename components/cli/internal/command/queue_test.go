@@ -46,11 +46,11 @@ func TestQueuePictures(t *testing.T) {
 func TestLimitsAreChecked(t *testing.T) {
 	b := newBench(t)
 	for args, says := range map[string]string{
-		"limits set --reason x":                 "set at least one of",
-		"limits set --steps 2":                  "--reason is missing",
-		"limits set --steps 0 --reason x":       "--steps 0: use 1 to 1000; to stop all work: cadre freeze",
+		"limits set --reason x":                 "--steps, --rollouts, --creations: set at least one",
+		"limits set --steps 2":                  "--reason: is missing",
 		"limits set --rollouts 1001 --reason x": "--rollouts 1001: use 1 to 1000",
 		"limits set --creations -1 --reason x":  "--creations -1",
+		"limits set --steps 0 --creations 1001": "\n  --steps 0: use 1 to 1000; to stop all work: cadre freeze\n  --creations 1001: use 1 to 1000; to stop all work: cadre freeze\n  --reason: is missing: ",
 	} {
 		if code, out := b.run(strings.Fields(args)...); code != ExitUsage || !strings.Contains(out, says) {
 			t.Errorf("%s: exit %d: %s", args, code, out)

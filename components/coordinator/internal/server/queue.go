@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -43,19 +44,23 @@ func (q queueService) GetLimits(ctx context.Context, _ *apiv1.GetLimitsRequest) 
 
 // SetLimits implements QueueService.
 func (q queueService) SetLimits(ctx context.Context, req *apiv1.SetLimitsRequest) (*apiv1.SetLimitsResponse, error) {
-	c, err := q.s.decider(ctx, store.LimitsKey(), "reason", req.GetReason())
+	c, err := q.s.decider(ctx, store.LimitsKey(), "", "")
 	if err != nil {
 		return nil, err
 	}
 	limits := store.Limits{Steps: int(req.GetSteps()), Rollouts: int(req.GetRollouts()), Creations: int(req.GetCreations()), Reason: req.GetReason(), By: c.by, At: c.now()}
+	var problems []string
 	if err := limits.Check(); err != nil {
-		return nil, status.Error(codes.InvalidArgument, err.Error())
+		problems = append(problems, err.Error())
 	}
 	if limits.Steps == 0 && limits.Rollouts == 0 && limits.Creations == 0 {
-		return nil, status.Error(codes.InvalidArgument, "steps, rollouts, creations: set at least one; to remove all limits: cadre limits clear")
+		problems = append(problems, "steps, rollouts, creations: set at least one; to remove all limits: cadre limits clear")
 	}
 	if err := needReason(req.GetReason()); err != nil {
-		return nil, err
+		problems = append(problems, status.Convert(err).Message())
+	}
+	if len(problems) > 0 {
+		return nil, status.Error(codes.InvalidArgument, strings.Join(problems, "; "))
 	}
 	before, index, err := store.Read[store.Limits](ctx, c.store, store.LimitsKey())
 	if err != nil && !errors.Is(err, store.ErrNotFound) && index == 0 {

@@ -40,7 +40,9 @@ func TestR98_LimitsAreARecordWithTheirAuthor(t *testing.T) {
 		"steps: is -1: must be 1 to 1000":  {Steps: -1, Reason: "x"},
 		"rollouts: is 1001: must be 1 to":  {Rollouts: 1001, Reason: "x"},
 		"creations: is 2000: must be 1 to": {Creations: 2000, Rollouts: 1001, Reason: "x"},
-		"reason: at most":                  {Steps: 1, Reason: strings.Repeat("x", 4096)},
+		"creations: is -2: must be 1 to 1000, or left out for no limit; to stop all work: cadre freeze; reason: is missing": {Steps: 1, Creations: -2},
+		"cadre limits clear; reason: is missing": {},
+		"reason: at most":                        {Steps: 1, Reason: strings.Repeat("x", 4096)},
 	} {
 		if _, err := q.SetLimits(ctx, req); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %q", req, err, want)
