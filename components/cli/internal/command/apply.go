@@ -242,7 +242,7 @@ func explain(err error, name string) error {
 	case stopped.State == operation.SupersededState: // the newer rollout goes on
 		return fmt.Errorf("%w\nsee `cadre rollout status %s`", err, name)
 	case stopped.State.Failed():
-		onward = "cadre rollout retry " + name // no pause holds the rollout
+		onward = "cadre rollout retry " + name + " --reason WHY" // no pause holds the rollout
 	}
 	return fmt.Errorf("%w\nsee `cadre rollout status %s`; apply a corrected file to move on, or `%s`", err, name, onward)
 }

@@ -55,7 +55,7 @@ func TestAFailedRolloutSaysWhatHolds(t *testing.T) {
 	flag.Store(true)
 	f.write("main.tf", groupOf("two", 2, impatient))
 	out, ok := f.run("apply", "-auto-approve")
-	wants(t, "a failed rollout", out, "rollout of web is FAILED", "cadre rollout retry web", "Slot web-0 waits: rollout_failed", "web-0: update")
+	wants(t, "a failed rollout", out, "rollout of web is FAILED", "cadre rollout retry web --reason WHY", "Slot web-0 waits: rollout_failed", "web-0: update")
 	if ok {
 		t.Error("the apply succeeded")
 	}

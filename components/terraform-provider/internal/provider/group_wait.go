@@ -33,7 +33,7 @@ func waitFor(ctx context.Context, cl *client.Client, w written, done client.Appl
 	case errors.As(err, &stopped):
 		onward := "cadre rollout resume " + name
 		if stopped.State.Failed() {
-			onward = "cadre rollout retry " + name
+			onward = "cadre rollout retry " + name + " --reason WHY"
 		}
 		diags.AddAttributeError(path.Root(argWait), stopped.Error(),
 			fmt.Sprintf("See `cadre rollout status %s`. Apply a corrected spec to move on, or, once the cause is mended, `%s` and apply again.", name, onward))
