@@ -59,8 +59,8 @@ type Group struct {
 	Admissions [][]byte
 	// Before is the spec that the last apply replaced: the proposal of an undo.
 	Before group.Spec
-	// AppliedBy and AppliedRequest name the last apply.
-	AppliedBy, AppliedRequest string
+	// AppliedBy, AppliedRequest and AppliedReason are those of the last apply.
+	AppliedBy, AppliedRequest, AppliedReason string
 	// Deleting: the group is being deleted.
 	Deleting bool
 }

@@ -66,7 +66,7 @@ func (s *Server) ApplyGroup(ctx context.Context, r *apiv1.ApplyGroupRequest) (*a
 	s.index++
 	g.Before = g.Spec
 	g.Spec, g.Stored, g.Index = spec, nil, s.index
-	g.AppliedBy, g.AppliedRequest = AppliedBy, r.GetRequestId()
+	g.AppliedBy, g.AppliedRequest, g.AppliedReason = AppliedBy, r.GetRequestId(), r.GetReason()
 	out.Index, out.By, out.RequestId = g.Index, g.AppliedBy, g.AppliedRequest
 	s.groups[spec.Name] = g
 	if s.OnApply != nil {

@@ -236,6 +236,7 @@ func leavingText(s render.Style, groups []string) string {
 func (a *App) deploymentDelete() *cobra.Command {
 	var d client.Deletion
 	var sure sureFlags
+	var wait waitFlags
 	c := &cobra.Command{
 		Use: "delete NAME --keep-cvms|--delete-disks", Short: "Delete a deployment: all its groups, and its versions", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeDeployment,
 		Long: `Asks for the deletion of every group of the present version, and removes the record of the
@@ -243,7 +244,7 @@ deployment, in one transaction. Exactly one flag decides about the CVMs, as in
 ` + "`cadre group delete`" + `, which also ends the deletion of a single group with --cancel.
 
 Without --confirm or --yes the command only prints the resources to delete.`,
-		Example: "  cadre deployment delete shop-staging --delete-disks --reason \"the test is over\" --confirm shop-staging",
+		Example: "  cadre deployment delete shop-staging --delete-disks --reason \"the test is over\" --confirm shop-staging --wait",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case d.KeepCVMs == d.DeleteDisks:
@@ -262,7 +263,11 @@ Without --confirm or --yes the command only prints the resources to delete.`,
 				if err != nil {
 					return err
 				}
-				return a.unlessSure(out, meant, args[0], func(s render.Style) string { return render.DeletedDeployment(s, out, d) })
+				err = a.unlessSure(out, meant, args[0], func(s render.Style) string { return render.DeletedDeployment(s, out, d) })
+				if err != nil || !wait.wait {
+					return err
+				}
+				return a.waitGone(cmd.Context(), cl, out.Groups, wait.timeout)
 			})
 		},
 	}
@@ -270,5 +275,6 @@ Without --confirm or --yes the command only prints the resources to delete.`,
 	c.Flags().BoolVar(&d.DeleteDisks, "delete-disks", false, "delete the CVMs and their disks")
 	c.Flags().StringVar(&d.Reason, "reason", "", "reason, for the record (required)")
 	sure.bind(c, "NAME")
+	wait.bind(c, "every group is gone")
 	return c
 }

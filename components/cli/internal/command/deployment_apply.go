@@ -11,6 +11,7 @@ import (
 	"cadre.dev/cli/internal/render"
 	"cadre.dev/client"
 	"cadre.dev/core/deployment"
+	"cadre.dev/core/group"
 )
 
 // deployFlags are the flags of commands that write a deployment.
@@ -63,7 +64,7 @@ A file *.hcl has one deployment block with the groups in it. A file *.json has t
 			}
 			return a.withClient(func(cl *client.Client) error {
 				doc := documentOn(cl.Context(), doc)
-				return a.deploy(cmd, cl, doc.Name, f, func(o client.DeploymentOptions) (client.AppliedDeployment, error) {
+				return a.deploy(cmd, cl, doc.Name, nil, f, func(o client.DeploymentOptions) (client.AppliedDeployment, error) {
 					return cl.ApplyDeployment(cmd.Context(), doc, o)
 				})
 			})
@@ -91,12 +92,13 @@ next apply otherwise brings the later version back.`,
 		Example: "  cadre deployment undo shop\n  cadre deployment undo shop --to 3 --reason \"release 4 is slow\" --confirm shop --wait",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withClient(func(cl *client.Client) error {
-				meant := sure.sure(args[0])
-				f.dryRun = !meant
-				err := a.deploy(cmd, cl, args[0], f, func(o client.DeploymentOptions) (client.AppliedDeployment, error) {
+				shown := f
+				meant := sure.sure(args[0]) && !f.dryRun
+				shown.dryRun = !meant
+				err := a.deploy(cmd, cl, args[0], nil, shown, func(o client.DeploymentOptions) (client.AppliedDeployment, error) {
 					return cl.UndoDeployment(cmd.Context(), args[0], to, o)
 				})
-				if err != nil || meant {
+				if err != nil || meant || f.dryRun {
 					return err
 				}
 				return usagef("nothing is changed: repeat with --confirm %s", args[0])
@@ -105,6 +107,7 @@ next apply otherwise brings the later version back.`,
 	}
 	c.Flags().IntVar(&to, "to", 0, "the version to go back to, as `cadre deployment history` lists it")
 	sure.bind(c, "NAME")
+	f.bindDryRun(c)
 	f.bind(c)
 	return c
 }
@@ -133,7 +136,11 @@ Values of operators' secrets are not copied: set them with ` + "`cadre secret se
 				if err != nil {
 					return usageError{err}
 				}
-				return a.deploy(cmd, cl, args[1], f, func(o client.DeploymentOptions) (client.AppliedDeployment, error) {
+				originals := map[string]group.Spec{}
+				for i, spec := range doc.Groups {
+					originals[spec.Name] = from.Document.Groups[i]
+				}
+				return a.deploy(cmd, cl, args[1], originals, f, func(o client.DeploymentOptions) (client.AppliedDeployment, error) {
 					o.ExpectedVersion, o.ExpectAbsent, o.Verb, o.Indexes = 0, true, "clone", map[string]uint64{}
 					for _, spec := range doc.Groups {
 						o.Indexes[spec.Name] = 0 // a clone takes no group over
@@ -151,10 +158,10 @@ Values of operators' secrets are not copied: set them with ` + "`cadre secret se
 }
 
 // deploy shows the changes of a write, writes, and waits. write is called twice: first as a dry run, which
-// reports all problems.
-func (a *App) deploy(cmd *cobra.Command, cl *client.Client, name string, f deployFlags, write func(client.DeploymentOptions) (client.AppliedDeployment, error)) error {
+// reports all problems. A group of originals, by the group's name, is shown by its differences to that spec.
+func (a *App) deploy(cmd *cobra.Command, cl *client.Client, name string, originals map[string]group.Spec, f deployFlags, write func(client.DeploymentOptions) (client.AppliedDeployment, error)) error {
 	out := deployed{Deployment: name, DryRun: f.dryRun, Groups: []applied{}}
-	err := a.deployOnce(cmd, cl, &out, f, write)
+	err := a.deployOnce(cmd, cl, &out, originals, f, write)
 	if err == nil && f.wait && !f.dryRun {
 		for i := range out.Groups {
 			if err = a.waitFor(cmd.Context(), cl, &out.Groups[i], f.timeout); err != nil {
@@ -168,7 +175,7 @@ func (a *App) deploy(cmd *cobra.Command, cl *client.Client, name string, f deplo
 	return err
 }
 
-func (a *App) deployOnce(cmd *cobra.Command, cl *client.Client, out *deployed, f deployFlags, write func(client.DeploymentOptions) (client.AppliedDeployment, error)) error {
+func (a *App) deployOnce(cmd *cobra.Command, cl *client.Client, out *deployed, originals map[string]group.Spec, f deployFlags, write func(client.DeploymentOptions) (client.AppliedDeployment, error)) error {
 	s := a.style()
 	a.print(render.Banner(s, a.simulated))
 	options, err := expectedDeployment(cmd.Context(), cl, out.Deployment)
@@ -186,6 +193,11 @@ func (a *App) deployOnce(cmd *cobra.Command, cl *client.Client, out *deployed, f
 		diffed, err := compare(cmd, cl, g.Spec)
 		if err != nil {
 			return err
+		}
+		if original, is := originals[g.Group]; is {
+			if err := diffed.copied(original, g.Spec); err != nil {
+				return err
+			}
 		}
 		diffed.Warnings, diffed.To = g.Warnings, g.Revision
 		options.Indexes[g.Group] = diffed.index

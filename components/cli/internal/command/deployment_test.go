@@ -86,6 +86,7 @@ func TestDeploymentPictures(t *testing.T) {
 		t.Errorf("drift: %s", out)
 	}
 
+	golden(t, "deployment_undo_dry_run", b.must(ExitOK, "deployment", "undo", "shop", "--dry-run", "--confirm", "shop"))
 	golden(t, "deployment_undo_unsure", b.must(ExitUsage, "deployment", "undo", "shop"))
 	golden(t, "deployment_undo", b.must(ExitOK, "deployment", "undo", "shop", "--confirm", "shop", "--reason", "too many"))
 	golden(t, "deployment_history", b.must(ExitOK, "deployment", "history", "shop"))
@@ -112,7 +113,7 @@ func TestDeploymentPictures(t *testing.T) {
 	}
 
 	golden(t, "deployment_delete_unsure", b.must(ExitUsage, "deployment", "delete", "shop-staging", "--delete-disks", "--reason", "done"))
-	golden(t, "deployment_delete", b.must(ExitOK, "deployment", "delete", "shop-staging", "--delete-disks", "--reason", "done", "--confirm", "shop-staging"))
+	golden(t, "deployment_delete", b.must(ExitOK, "deployment", "delete", "shop-staging", "--delete-disks", "--reason", "done", "--confirm", "shop-staging", "--wait"))
 	b.must(ExitNotFound, "deployment", "describe", "shop-staging")
 	b.must(ExitOK, "group", "describe", "web")
 	for _, name := range []string{"apply", "undo", "clone", "delete"} {

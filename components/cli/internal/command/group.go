@@ -151,12 +151,14 @@ func (a *App) groupValidate() *cobra.Command {
 
 // change lists the differences that applying one group would make.
 type change struct {
-	Group    string        `json:"group"`
-	New      bool          `json:"new"`
-	From     string        `json:"from_revision,omitempty"`
-	To       string        `json:"to_revision"`
-	Fields   []diff.Change `json:"fields"`
-	Warnings []string      `json:"warnings,omitempty"`
+	Group  string        `json:"group"`
+	New    bool          `json:"new"`
+	From   string        `json:"from_revision,omitempty"`
+	To     string        `json:"to_revision"`
+	Fields []diff.Change `json:"fields"`
+	// Of is the group that this new one is a copy of. Fields are the differences then.
+	Of       string   `json:"of,omitempty"`
+	Warnings []string `json:"warnings,omitempty"`
 	index    uint64
 }
 
@@ -187,8 +189,19 @@ func compare(cmd *cobra.Command, cl *client.Client, spec group.Spec) (change, er
 	return out, err
 }
 
+// copied makes c the change to a copy of another group.
+func (c *change) copied(original, spec group.Spec) (err error) {
+	original.Normalize()
+	spec.Normalize()
+	c.Of = original.Name
+	c.Fields, err = diff.Compare(original, spec)
+	return err
+}
+
 func (c change) picture(s render.Style) string {
 	switch {
+	case c.Of != "":
+		return fmt.Sprintf("group %s is a copy of %s, revision %s\n", c.Group, c.Of, format.Short(c.To)) + render.Diff(s, c.Fields)
 	case c.New:
 		return fmt.Sprintf("group %s is new, revision %s\n", c.Group, format.Short(c.To)) + render.Diff(s, c.Fields)
 	case len(c.Fields) == 0:

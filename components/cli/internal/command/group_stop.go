@@ -30,7 +30,7 @@ other, the leader last. Disks, addresses and records stay. Change the group's fi
 apply otherwise starts the group again.
 
 Without --confirm or --yes the command only prints the change and the leader's plan.`
-		c.Example = "  cadre group stop postgres --confirm postgres --wait"
+		c.Example = "  cadre group stop postgres --reason \"no tests at night\" --confirm postgres --wait"
 		sure.bind(c, "GROUP")
 	}
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -51,6 +51,7 @@ Without --confirm or --yes the command only prints the change and the leader's p
 			return usagef("nothing is changed: repeat with --confirm %s", args[0])
 		})
 	}
+	c.Flags().StringVar(&f.reason, "reason", "", "reason, for the record")
 	c.Flags().BoolVar(&f.wait, "wait", false, "wait until every CVM is stopped, or started and available")
 	c.Flags().DurationVar(&f.timeout, "timeout", 30*time.Minute, "how long --wait waits; the leader continues after it")
 	return c

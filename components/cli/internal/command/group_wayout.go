@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -63,7 +64,12 @@ func (a *App) deleteGroup(ctx context.Context, cl *client.Client, name string, d
 	if err := a.unlessSure(out, meant, name, func(s render.Style) string { return render.Deleted(s, out, d) }); err != nil || d.Cancel || !wait.wait {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, wait.timeout)
+	return a.waitGone(ctx, cl, []string{name}, wait.timeout)
+}
+
+// waitGone waits until the groups are gone, and prints the progress of each.
+func (a *App) waitGone(ctx context.Context, cl *client.Client, groups []string, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	last := ""
 	tell := func(text string) {
@@ -72,17 +78,20 @@ func (a *App) deleteGroup(ctx context.Context, cl *client.Client, name string, d
 		}
 		last = text
 	}
-	err = cl.WaitGone(ctx, name, tell, func(err error) {
-		first, _, _ := strings.Cut(err.Error(), "\n")
-		tell("no coordinator answers, still trying: " + first)
-	})
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return latef("group %s is not gone after %s; the deletion continues, see `cadre group describe %s`", name, wait.timeout, name)
-	case err == nil:
+	for _, name := range groups {
+		err := cl.WaitGone(ctx, name, func(message string) { tell("group " + name + ": " + message) }, func(err error) {
+			first, _, _ := strings.Cut(err.Error(), "\n")
+			tell("no coordinator answers, still trying: " + first)
+		})
+		switch {
+		case errors.Is(err, context.DeadlineExceeded):
+			return latef("group %s is not gone after %s; the deletion continues, see `cadre group describe %s`", name, timeout, name)
+		case err != nil:
+			return err
+		}
 		a.print(fmt.Sprintf("group %s is gone\n", name))
 	}
-	return err
+	return nil
 }
 
 // adopted is the outcome of an adoption, and the schema of -o json.
