@@ -53,6 +53,16 @@ func TestEveryFieldHasAClass(t *testing.T) {
 	}
 }
 
+func TestTheReferenceListsTheKindsOfWorkload(t *testing.T) {
+	for _, f := range Fields() {
+		for _, kind := range WorkloadKinds() {
+			if f.Path == "workload.kind" && !strings.Contains(f.Line, "`"+kind+"`") {
+				t.Errorf("%s is missing: %s", kind, f.Line)
+			}
+		}
+	}
+}
+
 // The defaults in the reference are the defaults that Normalize fills in.
 func TestTheReferenceListsTheDefaults(t *testing.T) {
 	s := Spec{

@@ -72,7 +72,7 @@ var fields = []Field{
 	{Path: "placement.not_with", Class: ActionNone, Range: "at most 32", Line: "Groups whose nodes the slots avoid."},
 
 	{Path: "workload", Line: "The driver of the workload: roles, quorum, hand-over."},
-	{Path: "workload.kind", Class: ActionRestart, Default: "`none`", Line: "`consul`, `patroni`, `etcd` or `none`."},
+	{Path: "workload.kind", Class: ActionRestart, Default: "`none`", Line: kindsLine()},
 	{Path: "workload.settings", Class: ActionRestart, Line: settingsLine()},
 
 	{Path: "lifecycle_hook", Line: "Work at a point in a slot's life, by exactly one of `http`, `exec`, `wait` and `driver`."},

@@ -209,6 +209,9 @@ func (v SettingValues) Bytes(name string) int64 {
 	return int64(n)
 }
 
+// kindsLine lists the kinds, for the reference.
+func kindsLine() string { return "One of `" + strings.Join(WorkloadKinds(), "`, `") + "`." }
+
 // settingsLine lists the settings of all kinds by their names.
 func settingsLine() string {
 	var all []string
