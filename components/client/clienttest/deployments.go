@@ -19,6 +19,24 @@ import (
 type deployments struct {
 	records map[string]deployment.Record
 	specs   map[string][]byte
+	// begun is closed by a deletion whose groups stay until they are released; nil: the groups go at once.
+	begun chan struct{}
+}
+
+// HoldDeletes keeps the groups of the next deleted deployment, being deleted, until release is called. begun is closed
+// when the deletion begins.
+func (s *Server) HoldDeletes() (begun <-chan struct{}, release func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held := make(chan struct{})
+	s.deployments.begun = held
+	return held, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.deployments.begun = nil
+		maps.DeleteFunc(s.groups, func(_ string, g *Group) bool { return g.Deleting })
+		s.wakeLocked()
+	}
 }
 
 // deploymentServer serves DeploymentService on the groups of a Server.
@@ -197,11 +215,18 @@ func (d deploymentServer) DeleteDeployment(ctx context.Context, r *apiv1.DeleteD
 		for _, ordinal := range d.s.groups[name].Spec.Ordinals() {
 			out.Slots = append(out.Slots, group.SlotName(name, ordinal))
 		}
-		if !r.GetDryRun() {
+		switch {
+		case r.GetDryRun():
+		case d.s.deployments.begun != nil:
+			d.s.groups[name].Deleting = true
+		default:
 			delete(d.s.groups, name)
 		}
 	}
 	if !r.GetDryRun() {
+		if d.s.deployments.begun != nil {
+			close(d.s.deployments.begun)
+		}
 		delete(d.s.deployments.records, r.GetName())
 		d.s.wakeLocked()
 	}

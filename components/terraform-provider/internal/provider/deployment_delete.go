@@ -2,9 +2,11 @@ package provider
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
@@ -49,6 +51,11 @@ func (r *deploymentResource) planDelete(ctx context.Context, m deploymentModel, 
 	}
 	name := m.ID.ValueString()
 	present, err := cl.Deployment(ctx, name, 0)
+	if err != nil && client.KindOf(err) == client.NotFound {
+		if left, err := m.left(ctx, cl); err == nil && len(left) > 0 {
+			diags.AddWarning("The deletion of deployment "+name+" has begun", "Destroying waits until its groups are gone: "+strings.Join(left, ", ")+".")
+		}
+	}
 	if err != nil {
 		return // it is gone already, or the apply reports the error
 	}
@@ -79,14 +86,19 @@ func (r *deploymentResource) Delete(ctx context.Context, req resource.DeleteRequ
 	defer cancel()
 	name := m.ID.ValueString()
 	present, err := cl.Deployment(ctx, name, 0)
-	if err != nil && client.KindOf(err) == client.NotFound {
+	switch {
+	case err != nil && client.KindOf(err) == client.NotFound:
+		left, err := m.left(ctx, cl)
+		if err != nil {
+			addError(&resp.Diagnostics, "The groups of deployment "+name+" cannot be read", err)
+			return
+		}
+		untilGone(ctx, cl, left, timeout, &resp.Diagnostics)
 		return
-	}
-	if err != nil {
+	case err != nil:
 		addError(&resp.Diagnostics, "Deployment "+name+" cannot be read", err)
 		return
-	}
-	if int64(present.Present().Number) != m.Version.ValueInt64() {
+	case int64(present.Present().Number) != m.Version.ValueInt64():
 		resp.Diagnostics.AddError("Deployment "+name+" was changed since it was read", "Another writer changed it, perhaps to keep the disks. Plan again and look at the losses.")
 		return
 	}
@@ -99,15 +111,32 @@ func (r *deploymentResource) Delete(ctx context.Context, req resource.DeleteRequ
 		addError(&resp.Diagnostics, "Deployment "+name+" is not destroyed", err)
 		return
 	}
-	for _, group := range out.Groups {
-		var p progress
-		err := cl.WaitGone(ctx, group, p.message(ctx), p.lost(ctx))
-		if errors.Is(err, context.DeadlineExceeded) {
-			resp.Diagnostics.AddError(fmt.Sprintf("Group %s is not gone after %s", group, timeout), fmt.Sprintf("Its deletion continues; see `cadre group describe %s`.", group))
-			return
+	untilGone(ctx, cl, out.Groups, timeout, &resp.Diagnostics)
+}
+
+// left are the groups of the state that are being deleted. The deletion of a deployment removes its record at once, and
+// the leader then takes its groups down.
+func (m deploymentModel) left(ctx context.Context, cl *client.Client) (names []string, err error) {
+	for _, name := range slices.Sorted(maps.Keys(m.Groups.Elements())) {
+		g, err := cl.Group(ctx, name)
+		if err != nil && client.KindOf(err) != client.NotFound {
+			return nil, err
 		}
-		if err != nil {
-			addError(&resp.Diagnostics, "Waiting for the end of group "+group+" failed", err)
+		if err == nil && deleting(g) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// untilGone waits until the groups are gone. An error keeps the deployment in the state, so that the next destroy waits
+// again.
+func untilGone(ctx context.Context, cl *client.Client, groups []string, timeout time.Duration, diags *diag.Diagnostics) {
+	for _, group := range groups {
+		var p progress
+		notGone(group, timeout, cl.WaitGone(ctx, group, p.message(ctx), p.lost(ctx)), diags)
+		if ctx.Err() != nil {
+			return
 		}
 	}
 }

@@ -316,7 +316,15 @@ func (r *deploymentResource) Read(ctx context.Context, req resource.ReadRequest,
 	d, err := cl.Deployment(ctx, name, 0)
 	switch {
 	case err != nil && client.KindOf(err) == client.NotFound:
-		resp.State.RemoveResource(ctx)
+		left, err := m.left(ctx, cl)
+		switch {
+		case err != nil:
+			addError(&resp.Diagnostics, "The groups of deployment "+name+" cannot be read", err)
+		case len(left) == 0:
+			resp.State.RemoveResource(ctx)
+		default:
+			resp.Diagnostics.AddWarning("Deployment "+name+" is being deleted", "Its groups are not gone yet: "+strings.Join(left, ", ")+". To keep a group: cadre group delete GROUP --cancel")
+		}
 		return
 	case err != nil:
 		addError(&resp.Diagnostics, "Deployment "+name+" cannot be read", err)

@@ -108,3 +108,32 @@ func TestADeploymentFollowsItsDocument(t *testing.T) {
 		t.Errorf("left: %v, %v", list, err)
 	}
 }
+
+// TestADestroyOfADeploymentWaitsForItsGroups: also after a run that ended while it waited, when the record of the deployment is gone.
+func TestADestroyOfADeploymentWaitsForItsGroups(t *testing.T) {
+	t.Parallel()
+	program := tofu(t)
+	s, file := aside(t, arrived)
+	f := newFolder(t, program).of(file)
+	f.write("main.tf", "resource \"cadre_deployment\" \"shop\" {\n  document = file(\"shop.hcl\")\n  timeouts {\n    delete = \"5s\"\n  }\n}\n")
+	f.write("shop.hcl", shopText(2))
+	f.must("apply", "-auto-approve")
+	begun, release := s.HoldDeletes()
+	defer release()
+	r := f.begin("destroy", "-auto-approve")
+	<-begun
+	r.killProvider()
+	if out, ok := r.wait(); ok {
+		t.Fatalf("a destroy whose provider was killed succeeded:\n%s", out)
+	}
+	wants(t, "a plan to destroy", f.must("plan", "-destroy"), "The deletion of deployment shop has begun", "db, web")
+	if out, ok := f.run("destroy", "-auto-approve"); ok {
+		t.Errorf("a destroy ended before the groups were gone:\n%s", out)
+	}
+	wants(t, "the state", f.must("state", "list"), "cadre_deployment.shop")
+	release()
+	f.must("destroy", "-auto-approve")
+	if out := f.must("state", "list"); strings.Contains(out, "cadre_deployment") {
+		t.Errorf("left in the state: %s", out)
+	}
+}

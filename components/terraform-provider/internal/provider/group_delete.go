@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-timeouts/resource/timeouts"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -140,17 +141,22 @@ func (r *groupResource) Delete(ctx context.Context, req resource.DeleteRequest, 
 		var p progress
 		err = cl.WaitGone(ctx, name, p.message(ctx), p.lost(ctx))
 	}
+	notGone(name, timeout, err, &resp.Diagnostics)
+}
+
+// notGone adds why the wait for the end of a group ended; nothing if the group is gone.
+func notGone(name string, timeout time.Duration, err error, diags *diag.Diagnostics) {
 	switch {
 	case err == nil, client.KindOf(err) == client.NotFound:
 	case errors.Is(err, context.DeadlineExceeded):
-		resp.Diagnostics.AddError(fmt.Sprintf("Group %s is not gone after %s", name, timeout),
+		diags.AddError(fmt.Sprintf("Group %s is not gone after %s", name, timeout),
 			fmt.Sprintf("Its deletion continues. Destroy again to keep waiting, give it more time in the timeouts block, or see `cadre rollout plan %s` for each slot's hold.", name))
 	case errors.Is(err, context.Canceled):
-		resp.Diagnostics.AddError(fmt.Sprintf("The wait for the end of group %s has ended", name), "Its deletion continues. Destroy again to keep waiting, or keep the remaining instances: cadre group delete "+name+" --cancel")
+		diags.AddError(fmt.Sprintf("The wait for the end of group %s has ended", name), "Its deletion continues. Destroy again to keep waiting, or keep the remaining instances: cadre group delete "+name+" --cancel")
 	case errors.Is(err, client.ErrDeletionCancelled):
-		resp.Diagnostics.AddError(fmt.Sprintf("Group %s is not deleted: its deletion was cancelled", name),
+		diags.AddError(fmt.Sprintf("Group %s is not deleted: its deletion was cancelled", name),
 			"An operator ran `cadre group delete "+name+" --cancel`. Slots that were gone by then are made again. Ask the operators whether the group is needed before you destroy it again.")
 	default:
-		addError(&resp.Diagnostics, "Group "+name+" is not deleted", err)
+		addError(diags, "Group "+name+" is not deleted", err)
 	}
 }
