@@ -61,7 +61,7 @@ func (r *deploymentResource) Schema(ctx context.Context, _ resource.SchemaReques
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "A deployment: several groups as one document with versions, as `cadre deployment apply` writes it. One transaction writes the specs of all changed groups. Manage a group either here or as `cadre_group`.",
 		Attributes: map[string]schema.Attribute{
-			"id":        schema.StringAttribute{Computed: true, MarkdownDescription: "The name of the deployment, from the document. Another name is another deployment."},
+			"id":        schema.StringAttribute{Computed: true, MarkdownDescription: "The name of the deployment, from the document. It cannot change: another name is another deployment."},
 			"document":  schema.StringAttribute{Required: true, MarkdownDescription: "Text of the document: one `deployment` block with its groups, or the JSON of `cadre deployment export`. Usually `file(\"shop.hcl\")`."},
 			"folder":    schema.StringAttribute{Optional: true, MarkdownDescription: "Folder in which `file()` in the document finds its files. Default: the working folder."},
 			"variables": schema.MapAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: "Values of the document's `variable` blocks."},
@@ -181,7 +181,10 @@ func (r *deploymentResource) ModifyPlan(ctx context.Context, req resource.Modify
 	}
 	m.ID = types.StringValue(doc.Name)
 	if !req.State.Raw.IsNull() && before.ID.ValueString() != doc.Name {
-		resp.RequiresReplace = append(resp.RequiresReplace, path.Root("id"))
+		resp.Diagnostics.AddAttributeError(path.Root("document"), fmt.Sprintf("Deployment %s cannot be renamed to %s", before.ID.ValueString(), doc.Name),
+			fmt.Sprintf("A rename would delete the groups of %[1]s with their data. Nothing was changed. Keep the name %[1]q in this document. For another deployment, add another cadre_deployment with groups of other names: `cadre deployment clone %[1]s %[2]s` and `cadre deployment export %[2]s` make its document. "+
+				"Destroy this one when its groups are not needed any more.", before.ID.ValueString(), doc.Name))
+		return
 	}
 	m.Version, m.Groups, m.Complete = types.Int64Unknown(), types.MapUnknown(types.StringType), types.BoolUnknown()
 	if cl, err := r.connection.open(); err != nil {

@@ -109,6 +109,25 @@ func TestADeploymentFollowsItsDocument(t *testing.T) {
 	}
 }
 
+// TestADeploymentIsNotRenamed: a rename would delete the groups and their data.
+func TestADeploymentIsNotRenamed(t *testing.T) {
+	t.Parallel()
+	program := tofu(t)
+	s, file := aside(t, arrived)
+	f := newFolder(t, program).of(file)
+	f.write("main.tf", "resource \"cadre_deployment\" \"shop\" {\n  document = file(\"shop.hcl\")\n  delete_disks = true\n}\n")
+	f.write("shop.hcl", shopText(2))
+	f.must("apply", "-auto-approve")
+	f.write("shop.hcl", shopText(2, `deployment "shop"`, `deployment "store"`, `group "db"`, `group "store-db"`, `group "web"`, `group "store-web"`))
+	out, ok := f.run("apply", "-auto-approve")
+	if wants(t, "a rename", out, "Deployment shop cannot be renamed to store", `Keep the name "shop"`, "cadre deployment clone shop store"); ok {
+		t.Error("the deployment is renamed")
+	}
+	if list, err := byHand(t, s).Deployments(t.Context()); err != nil || len(list) != 1 || list[0].Name != "shop" {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
 // TestADestroyOfADeploymentWaitsForItsGroups: also after a run that ended while it waited, when the record of the deployment is gone.
 func TestADestroyOfADeploymentWaitsForItsGroups(t *testing.T) {
 	t.Parallel()
