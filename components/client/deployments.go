@@ -46,6 +46,8 @@ type DeploymentState struct {
 	Document deployment.Document `json:"document"`
 	// Drifted are the groups of the version whose stored spec differs from it, or is missing.
 	Drifted []string `json:"drifted,omitempty"`
+	// Indexes are those of the stored specs of the version's groups; 0: the group is missing.
+	Indexes map[string]uint64 `json:"-"`
 }
 
 // DeploymentOptions are the options of ApplyDeployment.
@@ -155,7 +157,7 @@ func (c *Client) Deployment(ctx context.Context, name string, version int) (Depl
 	if err != nil {
 		return DeploymentState{}, c.wrap(doing, err)
 	}
-	out := DeploymentState{Deployment: deploymentOf(r.GetDeployment()), Drifted: r.GetDrifted()}
+	out := DeploymentState{Deployment: deploymentOf(r.GetDeployment()), Drifted: r.GetDrifted(), Indexes: map[string]uint64{}}
 	out.Document = deployment.Document{Name: name}
 	for _, v := range out.Versions {
 		if v.Number == version || version == 0 && v.Number == out.Present().Number {
@@ -169,6 +171,7 @@ func (c *Client) Deployment(ctx context.Context, name string, version int) (Depl
 			return out, &Error{Kind: Internal, Doing: doing, Message: "the spec of " + g.GetGroup() + " cannot be read: " + err.Error(), Hint: "use a program of the coordinators' version"}
 		}
 		out.Document.Groups = append(out.Document.Groups, spec)
+		out.Indexes[g.GetGroup()] = g.GetExpectedIndex()
 	}
 	return out, nil
 }

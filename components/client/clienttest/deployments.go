@@ -100,6 +100,9 @@ func (d deploymentServer) ApplyDeployment(ctx context.Context, r *apiv1.ApplyDep
 			if !r.GetUndo() && groups[i].GetExpectAbsent() && string(encode(g.Spec)) != string(encode(spec)) {
 				return nil, status.Errorf(codes.AlreadyExists, "GROUP_EXISTS: group %s exists already, with another spec", spec.Name)
 			}
+			if want := groups[i].GetExpectedIndex(); want != 0 && want != g.Index {
+				return nil, status.Errorf(codes.Aborted, "group[%q]: SPEC_CONFLICT: the spec of %s has index %d, not %d: it was changed; read it again", spec.Name, spec.Name, g.Index, want)
+			}
 			one.Changed, one.Index = string(encode(g.Spec)) != string(encode(spec)), g.Index
 		}
 		out.Groups, out.Changed = append(out.Groups, one), out.Changed || one.GetChanged()

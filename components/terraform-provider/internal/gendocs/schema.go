@@ -56,6 +56,12 @@ func attributesOf(list []*tfprotov6.SchemaAttribute) []entry {
 }
 
 func typeWord(typ tftypes.Type) string {
+	switch of := typ.(type) {
+	case tftypes.List:
+		return "List of " + typeWord(of.ElementType)
+	case tftypes.Map:
+		return "Map of " + typeWord(of.ElementType)
+	}
 	switch {
 	case typ.Is(tftypes.String):
 		return "String"
@@ -63,10 +69,6 @@ func typeWord(typ tftypes.Type) string {
 		return "Number"
 	case typ.Is(tftypes.Bool):
 		return "Boolean"
-	case typ.Is(tftypes.List{}):
-		return "List of String"
-	case typ.Is(tftypes.Map{}):
-		return "Map of String"
 	}
 	return typ.String()
 }

@@ -45,6 +45,7 @@ type deploymentModel struct {
 	Keep      types.Bool     `tfsdk:"keep_cvms"`
 	Version   types.Int64    `tfsdk:"version"`
 	Groups    types.Map      `tfsdk:"groups"`
+	Indexes   types.Map      `tfsdk:"spec_indexes"`
 	Complete  types.Bool     `tfsdk:"rollout_complete"`
 	Timeouts  timeouts.Value `tfsdk:"timeouts"`
 }
@@ -73,7 +74,9 @@ func (r *deploymentResource) Schema(ctx context.Context, _ resource.SchemaReques
 			argKeep:      schema.BoolAttribute{Optional: true, MarkdownDescription: "When the deployment is destroyed, leave the CVMs of its groups on the platform: Cadre forgets them, and their credentials end."},
 			"version":    schema.Int64Attribute{Computed: true, MarkdownDescription: "Present version. A plan shows the next one where the document differs from the present version, or a group from the document."},
 			"groups":     schema.MapAttribute{Computed: true, ElementType: types.StringType, MarkdownDescription: "Revision of each group of the document."},
-			argComplete:  schema.BoolAttribute{Computed: true, MarkdownDescription: "Whether the rollouts of all groups are over. With `wait_for_rollout`, a plan that finds it `false` waits for them again."},
+			"spec_indexes": schema.MapAttribute{Computed: true, ElementType: types.Int64Type,
+				MarkdownDescription: "Index of each group's stored spec, as it was read last; 0: the group is absent. An apply overwrites no spec that was edited since."},
+			argComplete: schema.BoolAttribute{Computed: true, MarkdownDescription: "Whether the rollouts of all groups are over. With `wait_for_rollout`, a plan that finds it `false` waits for them again."},
 		},
 		Blocks: map[string]schema.Block{argTimeouts: timeouts.Block(ctx, timeouts.Opts{Create: true, Update: true, Delete: true})},
 	}
@@ -138,15 +141,16 @@ type applyDeployment struct {
 	dry     client.AppliedDeployment
 }
 
-// ask has the coordinators judge the document. ok is false when they refuse it, or none answers; the reason was added.
-func (r *deploymentResource) ask(ctx context.Context, cl *client.Client, doc deployment.Document, reason string, diags *diag.Diagnostics) (a applyDeployment, ok bool) {
+// ask has the coordinators judge the document against the specs of these indexes; nil: any. ok is false when they refuse
+// it, or none answers; the reason was added.
+func (r *deploymentResource) ask(ctx context.Context, cl *client.Client, doc deployment.Document, reason string, indexes map[string]uint64, diags *diag.Diagnostics) (a applyDeployment, ok bool) {
 	driver := cl.Context().Platform.Driver
 	for i := range doc.Groups {
 		if doc.Groups[i].Platform == "" && driver != "" {
 			doc.Groups[i].Platform = driver
 		}
 	}
-	a = applyDeployment{doc: doc, options: client.DeploymentOptions{Reason: reason, DryRun: true}}
+	a = applyDeployment{doc: doc, options: client.DeploymentOptions{Reason: reason, DryRun: true, Indexes: indexes}}
 	present, err := cl.Deployment(ctx, doc.Name, 0)
 	switch {
 	case err == nil:
@@ -158,10 +162,20 @@ func (r *deploymentResource) ask(ctx context.Context, cl *client.Client, doc dep
 		return a, false
 	}
 	if a.dry, err = cl.ApplyDeployment(ctx, doc, a.options); err != nil {
-		addError(diags, "The coordinators refuse the deployment "+doc.Name, err)
+		a.refused(err, diags)
 		return a, false
 	}
 	return a, true
+}
+
+// refused adds the error of a write of the document.
+func (a applyDeployment) refused(err error, diags *diag.Diagnostics) {
+	if a.options.Indexes != nil && client.KindOf(err) == client.Conflict {
+		diags.AddAttributeError(path.Root("document"), fmt.Sprintf("A group of deployment %s was changed since it was read", a.doc.Name),
+			err.Error()+"\n\nNothing was overwritten. Plan again: the plan shows the changes. To keep an edit of a group, or to take an existing group into the deployment, write its present spec into the document first.")
+		return
+	}
+	addError(diags, "The coordinators refuse the deployment "+a.doc.Name, err)
 }
 
 // ModifyPlan asks the coordinators which groups the document changes.
@@ -186,11 +200,14 @@ func (r *deploymentResource) ModifyPlan(ctx context.Context, req resource.Modify
 				"Destroy this one when its groups are not needed any more.", before.ID.ValueString(), doc.Name))
 		return
 	}
-	m.Version, m.Groups, m.Complete = types.Int64Unknown(), types.MapUnknown(types.StringType), types.BoolUnknown()
+	m.Version, m.Groups, m.Indexes, m.Complete = types.Int64Unknown(), types.MapUnknown(types.StringType), types.MapUnknown(types.Int64Type), types.BoolUnknown()
 	if cl, err := r.connection.open(); err != nil {
 		noPlan(doc.Name, err, &resp.Diagnostics)
-	} else if a, ok := r.ask(ctx, cl, doc, m.Reason.ValueString(), &resp.Diagnostics); ok {
+	} else if a, ok := r.ask(ctx, cl, doc, m.Reason.ValueString(), before.expected(ctx, doc, &resp.Diagnostics), &resp.Diagnostics); ok {
 		a.warn(&resp.Diagnostics)
+		if !a.dry.Changed && !before.Indexes.IsNull() {
+			m.Indexes = before.Indexes
+		}
 		m.Version, m.Groups = types.Int64Value(int64(a.dry.Version)), a.groups(ctx)
 		if !a.dry.Changed && (before.Complete.ValueBool() || !m.Wait.ValueBool()) && !before.Complete.IsNull() {
 			m.Complete = before.Complete
@@ -222,6 +239,32 @@ func (a applyDeployment) warn(diags *diag.Diagnostics) {
 	}
 }
 
+// expected are the indexes of specs that a write of doc expects, by group: the indexes in the state. A group that the state
+// lacks is absent, or has the very spec of the document. nil: any, since the state is of an older provider.
+func (m deploymentModel) expected(ctx context.Context, doc deployment.Document, diags *diag.Diagnostics) map[string]uint64 {
+	if m.Indexes.IsNull() && !m.ID.IsNull() {
+		return nil
+	}
+	read, out := map[string]uint64{}, map[string]uint64{}
+	if !m.Indexes.IsNull() {
+		diags.Append(m.Indexes.ElementsAs(ctx, &read, false)...)
+	}
+	for _, spec := range doc.Groups {
+		out[spec.Name] = read[spec.Name]
+	}
+	return out
+}
+
+// indexes are those of the stored specs of the document's groups.
+func indexes(ctx context.Context, of map[string]uint64) types.Map {
+	out := map[string]int64{}
+	for name, index := range of {
+		out[name] = int64(index)
+	}
+	m, _ := types.MapValueFrom(ctx, types.Int64Type, out) // numbers always convert
+	return m
+}
+
 // groups are the revisions of the document's groups.
 func (a applyDeployment) groups(ctx context.Context) types.Map {
 	out := map[string]string{}
@@ -240,7 +283,7 @@ func (r *deploymentResource) Create(ctx context.Context, req resource.CreateRequ
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	if !r.apply(ctx, &m, 0, timeout, &resp.Diagnostics) {
+	if !r.apply(ctx, &m, deploymentModel{}, timeout, &resp.Diagnostics) {
 		return
 	}
 	if resp.Diagnostics.HasError() {
@@ -258,24 +301,24 @@ func (r *deploymentResource) Update(ctx context.Context, req resource.UpdateRequ
 	resp.Diagnostics.Append(req.State.Get(ctx, &before)...)
 	timeout, more := m.Timeouts.Update(ctx, defaultTimeout)
 	resp.Diagnostics.Append(more...)
-	if !resp.Diagnostics.HasError() && r.apply(ctx, &m, before.Version.ValueInt64(), timeout, &resp.Diagnostics) {
+	if !resp.Diagnostics.HasError() && r.apply(ctx, &m, before, timeout, &resp.Diagnostics) {
 		resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
 	}
 }
 
 // apply writes the document, waits, and completes m; false: nothing was written. A failed wait adds its reason.
-// version is that of the state; 0: the deployment is new, or has this very content.
-func (r *deploymentResource) apply(ctx context.Context, m *deploymentModel, version int64, timeout time.Duration, diags *diag.Diagnostics) bool {
+// before is the state; the zero value: the deployment is new, or has this very content.
+func (r *deploymentResource) apply(ctx context.Context, m *deploymentModel, before deploymentModel, timeout time.Duration, diags *diag.Diagnostics) bool {
 	doc, ok := m.read(ctx, diags)
 	cl := r.connection.use(diags)
 	if !ok || cl == nil {
 		return false
 	}
-	a, ok := r.ask(ctx, cl, doc, m.Reason.ValueString(), diags)
+	a, ok := r.ask(ctx, cl, doc, m.Reason.ValueString(), before.expected(ctx, doc, diags), diags)
 	if !ok {
 		return false
 	}
-	switch present := int64(a.options.ExpectedVersion); {
+	switch version, present := before.Version.ValueInt64(), int64(a.options.ExpectedVersion); {
 	case version == 0 && !a.options.ExpectAbsent && a.dry.Changed:
 		diags.AddAttributeError(path.Root("document"), fmt.Sprintf("Deployment %s exists already", doc.Name), "It has another content than this document, and nothing was changed. Use another name, or delete it with `cadre deployment delete`.")
 		return false
@@ -289,17 +332,22 @@ func (r *deploymentResource) apply(ctx context.Context, m *deploymentModel, vers
 		var err error
 		a.options.DryRun = false
 		if done, err = cl.ApplyDeployment(ctx, doc, a.options); err != nil {
-			addError(diags, "Deployment "+doc.Name+" is not applied", err)
+			a.refused(err, diags)
 			return false
 		}
 	}
 	m.ID, m.Version, m.Groups, m.Complete = types.StringValue(doc.Name), types.Int64Value(int64(done.Version)), a.groups(ctx), types.BoolValue(true)
+	stored := map[string]uint64{}
 	for _, g := range done.Groups {
+		stored[g.Group] = g.Index
 		w := written{spec: g.Spec, blocks: map[string]any{}, tree: map[string]any{}}
 		applied := client.Applied{Changed: g.Changed, Index: g.Index, Revision: g.Revision}
 		if m.Wait.ValueBool() && !waitFor(ctx, cl, w, applied, timeout, diags) || !m.Wait.ValueBool() && !settled(ctx, cl, g.Spec, g.Index) {
 			m.Complete = types.BoolValue(false)
 		}
+	}
+	if m.Indexes.IsUnknown() {
+		m.Indexes = indexes(ctx, stored)
 	}
 	return true
 }
@@ -333,7 +381,7 @@ func (r *deploymentResource) Read(ctx context.Context, req resource.ReadRequest,
 		addError(&resp.Diagnostics, "Deployment "+name+" cannot be read", err)
 		return
 	}
-	m.Version, m.Complete = types.Int64Value(int64(d.Present().Number)), types.BoolValue(true)
+	m.Version, m.Indexes, m.Complete = types.Int64Value(int64(d.Present().Number)), indexes(ctx, d.Indexes), types.BoolValue(true)
 	for _, spec := range d.Document.Groups {
 		if !settled(ctx, cl, spec, 0) {
 			m.Complete = types.BoolValue(false)

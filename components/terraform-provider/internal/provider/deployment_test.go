@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"cadre.dev/client"
+	"cadre.dev/client/groupfile"
 )
 
 // shopText is a document of two groups.
@@ -107,6 +108,68 @@ func TestADeploymentFollowsItsDocument(t *testing.T) {
 	if list, err := cl.Deployments(t.Context()); err != nil || len(list) != 0 {
 		t.Errorf("left: %v, %v", list, err)
 	}
+}
+
+// TestADeploymentOverwritesNoEditAfterItsPlan: an operator edits one group between the plan and its apply.
+func TestADeploymentOverwritesNoEditAfterItsPlan(t *testing.T) {
+	t.Parallel()
+	program := tofu(t)
+	s, file := aside(t, arrived)
+	cl := byHand(t, s)
+	f := newFolder(t, program).of(file)
+	f.write("main.tf", "resource \"cadre_deployment\" \"shop\" {\n  document = file(\"shop.hcl\")\n}\n")
+	replicas := func(want int, edit bool) {
+		t.Helper()
+		web, err := cl.Group(t.Context(), "web")
+		if err == nil && edit {
+			web.Spec.Replicas = want
+			_, err = cl.ApplyGroup(t.Context(), web.Spec, 0, false)
+		}
+		if err != nil || web.Spec.Replicas != want {
+			t.Errorf("web: %+v, %v, want %d replicas", web.Spec, err, want)
+		}
+	}
+	refused := func(what string, says ...string) {
+		t.Helper()
+		out, ok := f.run("apply", "plan.bin")
+		if wants(t, what, out, append(says, "changed since it was read", "web", "write its present spec into the document first")...); ok {
+			t.Errorf("%s: the edit is overwritten:\n%s", what, out)
+		}
+	}
+
+	// Another program makes a group that the plan of the first version found absent.
+	f.write("shop.hcl", shopText(2))
+	f.must("plan", "-out=plan.bin")
+	doc, err := groupfile.ReadDeployment("document", []byte(shopText(7)), ".", groupfile.Vars{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := doc.Document().Groups[1]
+	other.Platform = cl.Context().Platform.Driver
+	if _, err := cl.ApplyGroup(t.Context(), other, 0, false); err != nil {
+		t.Fatal(err)
+	}
+	refused("a new group", "GROUP_EXISTS: group web")
+	replicas(7, false)
+	replicas(2, true) // by the spec of the document, the group joins
+	f.must("apply", "-auto-approve")
+
+	f.write("shop.hcl", shopText(4))
+	f.must("plan", "-out=plan.bin")
+	replicas(5, true)
+	refused("an edit after the plan of a change", "SPEC_CONFLICT: the spec of web")
+	replicas(5, false)
+	wants(t, "the next plan", f.must("plan"), "Group web changes")
+	f.must("apply", "-auto-approve")
+	replicas(4, false)
+	wants(t, "after it", f.must("plan"), "No changes")
+
+	// The plan of another argument changes no group.
+	f.write("main.tf", "resource \"cadre_deployment\" \"shop\" {\n  document = file(\"shop.hcl\")\n  reason   = \"audit\"\n}\n")
+	f.must("plan", "-out=plan.bin")
+	replicas(5, true)
+	refused("an edit after a plan that changes no group", "SPEC_CONFLICT: the spec of web")
+	replicas(5, false)
 }
 
 // TestADeploymentIsNotRenamed: a rename would delete the groups and their data.
