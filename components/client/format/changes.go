@@ -20,7 +20,7 @@ func Changes(prev *client.View, next client.View) []string {
 	now := next.Status
 	if prev == nil || old.RolloutState != now.RolloutState || old.Target != now.Target || old.Updated != now.Updated || old.Available != now.Available {
 		out = append(out, strings.TrimSpace(fmt.Sprintf("%s: %s revision %s, %d/%d updated, %d/%d available",
-			now.Group, orWord(now.RolloutState, "no rollout"), orWord(Arrow(now.Stable, now.Target), "none"), now.Updated, now.Replicas, now.Available, now.Replicas)))
+			now.Group, orWord(now.RolloutState, "no rollout"), orWord(Way(next), "none"), now.Updated, now.Replicas, now.Available, now.Replicas)))
 	}
 	if r := next.Plan.Rollout; r != nil && r.State == operation.RollingBack && prev != nil && old.RolloutState != now.RolloutState {
 		out = append(out, now.Group+": "+OneLine(r.Reason)) // the message is about the first slot by then

@@ -106,7 +106,7 @@ func groupOf(name string, v client.View, more groupAnswer, now time.Time) groupM
 	m.PlanMore = len(v.Plan.Actions) - len(m.Plan)
 	for _, r := range more.rollouts[:min(len(more.rollouts), maxHistory)] {
 		m.History = append(m.History, historyRow{
-			ID: r.ID, Revision: format.Arrow(r.From, r.To), By: format.ShortCaller(r.By), Reason: r.Reason, State: rolloutMark(string(r.State), false),
+			ID: r.ID, Revision: format.Arrow(r.From, r.To), By: format.ShortCaller(r.By), Reason: format.Reason(r), State: rolloutMark(string(r.State), false),
 			Steps: r.Steps, Transfers: r.Transfers, Started: r.StartedAt, Ended: r.EndedAt,
 		})
 	}

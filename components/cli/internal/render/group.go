@@ -54,7 +54,7 @@ func Group(s Style, g client.Group, now time.Time) string {
 
 // target is the target Revision, as text says it, with its place in the group's order.
 func target(st group.Status, text string) string {
-	if st.TargetNumber == 0 || text == "" {
+	if st.TargetNumber == 0 || text != st.Target && !strings.HasSuffix(text, format.Short(st.Target)) {
 		return text
 	}
 	return fmt.Sprintf("%s #%d", text, st.TargetNumber)

@@ -93,7 +93,7 @@ func Status(s Style, v client.View, now time.Time) string {
 	head := []Field{
 		{"group", Cell{st.Group, Plain}},
 		{"rollout", Cell{rolloutText(st), rolloutTone(st.RolloutState)}},
-		{"revision", Cell{target(st, format.Arrow(st.Stable, st.Target)), Plain}},
+		{"revision", Cell{target(st, format.Way(v)), Plain}},
 		{"updated", Cell{progress(st.Updated, st.Replicas), ratio(st.Updated, st.Replicas).Tone}},
 		{"available", Cell{progress(st.Available, st.Replicas), ratio(st.Available, st.Replicas).Tone}},
 	}
@@ -168,7 +168,7 @@ func History(s Style, list []operation.Rollout, now time.Time) string {
 	for _, r := range list {
 		rows = append(rows, []Cell{
 			C(r.ID), T(string(r.State), rolloutTone(string(r.State))), C(format.Arrow(r.From, r.To)), C(fmt.Sprint(r.Steps)), C(transfers(r)),
-			C(clock(r.StartedAt)), C(took(r, now)), C(callers(r)), C(r.Reason),
+			C(clock(r.StartedAt)), C(took(r, now)), C(callers(r)), C(format.Reason(r)),
 		})
 	}
 	return s.Table([]string{"ROLLOUT", "STATE", "REVISION", "STEPS", "TRANSFERS", "STARTED", "TOOK", "BY", "REASON"}, rows)
