@@ -33,7 +33,8 @@ func (q queueService) GetLimits(ctx context.Context, _ *apiv1.GetLimitsRequest) 
 	if err != nil {
 		return nil, err
 	}
-	if _, _, err := c.store.List(ctx, store.LimitsKey()); err != nil {
+	// Consul refuses the read of one key also where it is missing, and answers a list of nothing.
+	if _, err := c.store.Get(ctx, store.LimitsKey()); err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, wire(err)
 	}
 	if err := c.load(ctx); err != nil {

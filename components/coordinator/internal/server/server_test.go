@@ -395,6 +395,18 @@ func (a *api) every(t *testing.T) map[string]func(ctx context.Context) error {
 			_, err := a.DeleteGroup(ctx, &apiv1.DeleteGroupRequest{Group: "pg", Cancel: true})
 			return err
 		},
+		"ApplyDeployment": func(ctx context.Context) error {
+			_, err := deploymentService{s: a.Server}.ApplyDeployment(ctx, &apiv1.ApplyDeploymentRequest{Name: "shop", DryRun: true, Groups: []*apiv1.DeploymentGroup{{Group: "pg", SpecJson: raw}}})
+			return err
+		},
+		"ListQueue": func(ctx context.Context) error {
+			_, err := queueService{s: a.Server}.ListQueue(ctx, &apiv1.ListQueueRequest{})
+			return err
+		},
+		"GetLimits": func(ctx context.Context) error {
+			_, err := queueService{s: a.Server}.GetLimits(ctx, &apiv1.GetLimitsRequest{})
+			return err
+		},
 		"RestartInstance": func(ctx context.Context) error {
 			_, err := a.RestartInstance(ctx, &apiv1.RestartInstanceRequest{Slot: "pg-0"})
 			return absent(err)
