@@ -5,17 +5,16 @@ import (
 	"testing"
 
 	"cadre.dev/core/names"
-	"cadre.dev/core/rollout"
 )
 
-// TestOneRuleForListsOfNames: messages of the engine and of the queue stand in one table, and end in the same way.
+// TestOneRuleForListsOfNames.
 func TestOneRuleForListsOfNames(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "", "a": "a", "a b c d e": "a, b, c, d, e", "a b c d e f": "a, b, c, d, e, and 1 more", "a b c d e f g": "a, b, c, d, e, and 2 more",
 	} {
 		list := strings.Fields(text)
-		if got := names.Few(list, ", "); got != want || rollout.Few(list, ", ") != want {
-			t.Errorf("%q: %q, rollout.Few %q, want %q", text, got, rollout.Few(list, ", "), want)
+		if got := names.Few(list, ", "); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
 }

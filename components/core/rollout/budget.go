@@ -3,6 +3,8 @@ package rollout
 import (
 	"fmt"
 	"strings"
+
+	"cadre.dev/core/names"
 )
 
 // away is the set of members that the group lacks: their number, and up to named of their Slots for messages.
@@ -21,14 +23,8 @@ func btoi(ok bool) int {
 // named is the maximum number of Slots in a message. The message counts the other Slots.
 const named = 5
 
-// Few joins the first entries of list and adds the number of the other entries. No record therefore grows with the
-// size of the group. The plan has all of them.
-func Few(list []string, between string) string {
-	if more := len(list) - named; more > 0 {
-		return fmt.Sprintf("%s%sand %d more", strings.Join(list[:named], between), between, more)
-	}
-	return strings.Join(list, between)
-}
+// Few is [names.Few]. The plan has all entries.
+func Few(list []string, between string) string { return names.Few(list, between) }
 
 // are returns the names with their verb, for example "db-1, db-2 and 3 more are".
 func (a away) are() string {
