@@ -73,7 +73,7 @@ func (w *world) holdsOfFailure(c candidate, _ evaluation) []Hold {
 	if w.rollout.State != operation.FailedState || c.marked && c.m.attempts(c.to) > 0 {
 		return nil
 	}
-	return []Hold{hold(HoldRolloutFailed, "the rollout failed (%s); write a corrected spec, go back: cadre rollout undo %s, or let it go on: cadre rollout retry %s", w.rollout.Reason, w.spec.Name, w.spec.Name)}
+	return []Hold{hold(HoldRolloutFailed, "the rollout failed (%s); write a corrected spec, go back: cadre rollout undo %s, or let it go on: cadre rollout retry %s --reason WHY", w.rollout.Reason, w.spec.Name, w.spec.Name)}
 }
 
 // holdsOfType: OPPORTUNISTIC updates a Slot only together with another step of that Slot, such as its repair, if the spec

@@ -197,6 +197,6 @@ func (w *world) rolledBackText(excluded, why string) string {
 	if why != "" {
 		text = append(text, fmt.Sprintf("%s not included: %s", excluded, why))
 	}
-	text = append(text, fmt.Sprintf("the spec still asks for %.8s; apply a corrected spec, stay here: cadre rollout undo %s, or try it again: cadre rollout retry %s", w.rollout.To, w.spec.Name, w.spec.Name))
+	text = append(text, fmt.Sprintf("the spec still asks for %.8s; apply a corrected spec, stay here: cadre rollout undo %s, or try it again: cadre rollout retry %s --reason WHY", w.rollout.To, w.spec.Name, w.spec.Name))
 	return strings.Join(text, "; ")
 }

@@ -25,7 +25,7 @@ func (w *world) holdsOfTries(c candidate, _ evaluation) []Hold {
 		return nil
 	}
 	if refusals >= maxRefusals {
-		return []Hold{hold(HoldRefused, "%d times in a row: %s; mend what it says, then: cadre rollout retry %s", refusals, last.Reason, w.spec.Name)}
+		return []Hold{hold(HoldRefused, "%d times in a row: %s; mend what it says, then: cadre rollout retry %s --reason WHY", refusals, last.Reason, w.spec.Name)}
 	}
 	until := w.nextTry(last.Times.Ended, n, firstWait, operation.MaxWait)
 	if !w.now.Before(until) {

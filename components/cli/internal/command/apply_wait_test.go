@@ -46,7 +46,7 @@ func TestAnInterruptedWaitSaysThatTheRolloutContinues(t *testing.T) {
 // No command resumes a rollout that a newer one replaced.
 func TestTheWayOnAfterARolloutThatStopped(t *testing.T) {
 	for state, want := range map[operation.RolloutState]string{
-		operation.PausedState: "or `cadre rollout resume web`", operation.FailedState: "or `cadre rollout retry web`", operation.SupersededState: "see `cadre rollout status web`",
+		operation.PausedState: "or `cadre rollout resume web`", operation.FailedState: "or `cadre rollout retry web --reason WHY`", operation.SupersededState: "see `cadre rollout status web`",
 	} {
 		if got := explain(&client.RolloutError{Group: "web", State: state, Reason: "r"}, "web").Error(); !strings.HasSuffix(got, want) {
 			t.Errorf("%s: %s", state, got)
