@@ -156,6 +156,11 @@ func TestR53_TheLeaderIsReplacedLast(t *testing.T) {
 	f.rolling().at(3, "B").rec.Slots[3].Extra = true
 	wantHeld(t, f.plan(), "db-2", HoldLeaderLast)
 	f.at(0, "B").at(1, "B")
+	serves := f.obs.Slots[1]
+	f.obs.Slots[1].Admission, f.obs.Slots[1].Report = nil, nil // its new CVM has not attested yet
+	f.op(1, operation.Booting, func(op *operation.Operation) { op.Kind, op.Actor = operation.Replace, operation.ActorRollout })
+	wantHeld(t, f.plan(), "db-2", HoldLeaderLast)
+	f.obs.Slots[1], f.rec.Operations = serves, nil
 	if a := actionOf(t, f.plan(), "db-2"); !a.Execute || a.Kind != operation.Replace || a.Transfer == nil || a.Transfer.Candidates[0] != "db-0" {
 		t.Errorf("%s, hands over by %+v, held by %v", a.Kind, a.Transfer, a.Holds)
 	}

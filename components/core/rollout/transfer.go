@@ -25,7 +25,7 @@ func (w *world) holdsOfLeader(c candidate, l evaluation) []Hold {
 		if w.alone(c.m) {
 			others = w.tally.outdated
 		}
-		if m := otherThan(c.m, others); m != nil {
+		if m := cmp.Or(otherThan(c.m, others), otherThan(c.m, w.renewed())); m != nil {
 			holds = append(holds, hold(HoldLeaderLast, "%s leads and goes last; %s is not proven at the target yet", c.m.slot, m.slot))
 		}
 		if w.alone(c.m) || group.StopsLeader(w.spec) {
@@ -43,6 +43,14 @@ func (w *world) holdsOfLeader(c candidate, l evaluation) []Hold {
 		holds = append(holds, hold(HoldNoCandidate, "%s leads and nobody who is available, caught up and fit can take over", c.m.slot))
 	}
 	return holds
+}
+
+// renewed are the members that the rollout replaces, until their new CVM has proven its Revision. A CVM that has not
+// attested yet is not outdated.
+func (w *world) renewed() []*member {
+	return slices.DeleteFunc(slices.Clone(w.tally.open), func(m *member) bool {
+		return m.open.Kind != operation.Replace || !m.open.Kind.Rolls(m.open.Actor) || m.observed == m.open.To
+	})
 }
 
 // holdsOfLeading: a member that is about to stop must not lead any more (R33, R86). An unhealthy leader without a
