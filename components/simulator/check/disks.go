@@ -25,7 +25,7 @@ func disks(s *state, e trace.Event) []string {
 		return wrong("call %d deletes the CVM of %s: no Operation says so", e.Call.ID, e.Slot)
 	case op.CVM.VMUUID == "" || op.CVM.VMUUID != e.Call.VMUUID:
 		return wrong("call %d deletes CVM %s: %s names %q", e.Call.ID, e.Call.VMUUID, op.ID, op.CVM.VMUUID)
-	case op.Kind == operation.Replace && op.Request.ID == "" && !s.healsByReplacing(op):
+	case op.Kind == operation.Replace && op.Request.ID == "" && !s.mayReplace(op):
 		return wrong("call %d deletes the CVM of %s to replace it, and nobody asked for that", e.Call.ID, e.Slot)
 	case op.Kind == operation.Replace && op.Request.ID != "" && !s.askedFor(op):
 		return wrong("call %d deletes the CVM of %s to replace it, and %s asks for something else", e.Call.ID, e.Slot, op.Request.ID)
@@ -40,15 +40,18 @@ func disks(s *state, e trace.Event) []string {
 	return nil
 }
 
-// healsByReplacing: op heals its Slot, and a spec in force permits that to delete the disk.
-func (s *state) healsByReplacing(op *operation.Operation) bool {
+// mayReplace: op heals its Slot, or is a step of a rollout that replaces its members, and a spec in force permits that
+// to delete the disk.
+func (s *state) mayReplace(op *operation.Operation) bool {
 	_, ordinal, err := group.ParseSlot(op.Slot)
 	for _, sp := range s.specsOf(op.Group) {
 		if sp == nil {
 			continue // the group did not exist then
 		}
 		h := sp.AutoHealing
-		if err == nil && op.Actor == operation.ActorHealing && h != nil && h.Replace == group.ReplaceAuto && sp.PreservedDisk(ordinal) == "" {
+		heals := op.Actor == operation.ActorHealing && h != nil && h.Replace == group.ReplaceAuto
+		rolls := op.Actor == operation.ActorRollout && sp.UpdatePolicy.MinimalAction == group.ActionReplace
+		if err == nil && (heals || rolls) && sp.PreservedDisk(ordinal) == "" {
 			return true
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/simulator/trace"
 	"cadre.dev/store"
@@ -22,7 +23,7 @@ func haltedByVerdict(t trace.Trace) []Violation {
 	var f findings
 	walk(t, func(s *state, i int, e trace.Event) {
 		op := e.Operation
-		if e.Kind != trace.Committed || e.Deleted || op == nil || s.operations[op.ID] != nil || op.Kind != operation.Update || op.Actor != operation.ActorRollout {
+		if e.Kind != trace.Committed || e.Deleted || op == nil || s.operations[op.ID] != nil || !op.Kind.Rolls(op.Actor) || op.Actor != operation.ActorRollout {
 			return
 		}
 		r := s.rolloutAfter(t, i, op.Rollout)
@@ -50,19 +51,24 @@ func (s *state) rolloutAfter(t trace.Trace, i int, id string) *operation.Rollout
 // haltedByStep is I6, as far as Operations show it. After a step of a rollout failed, no later step
 // takes another Slot of that rollout away until the failed Slot serves again or an operator
 // decides. A refusal of the platform is no failure of the rollout. A step that an operator requests
-// is a decision.
+// is a decision. So many Slots may fail as max_failed permits (R100).
 func haltedByStep(s *state, e trace.Event) []string {
 	op := s.disrupts(e)
-	if op == nil || op.Kind != operation.Update || op.Actor == operation.ActorOperator || op.Request.ID != "" || op.Rollout == "" {
+	if op == nil || !op.Kind.Rolls(op.Actor) || op.Actor == operation.ActorOperator || op.Request.ID != "" || op.Rollout == "" {
 		return nil
 	}
+	slots, message := map[string]bool{}, []string(nil)
 	for _, id := range sortedNames(s.operations) {
 		failed := s.operations[id]
 		if failed.Rollout == op.Rollout && failed.To == op.To && failed.Slot != op.Slot && s.halts(failed) && s.recordedAfter(op, failed) && !s.askedSince(op, failed) {
-			return wrong("%s takes %s away although %s of the same rollout failed: %s", op.ID, op.Slot, failed.ID, failed.Reason)
+			slots[failed.Slot] = true
+			message = wrong("%s takes %s away although %s of the same rollout failed: %s", op.ID, op.Slot, failed.ID, failed.Reason)
 		}
 	}
-	return nil
+	if slices.ContainsFunc(s.specsOf(op.Group), func(sp *group.Spec) bool { return sp != nil && len(slots) <= sp.UpdatePolicy.MaxFailed }) {
+		return nil
+	}
+	return message
 }
 
 // freezeSwitch is the operators' key that stops everything while it exists.

@@ -45,7 +45,7 @@ func (s *state) leads(op *operation.Operation) bool {
 // know that the Slot leads, and must not act on it anyway.
 func (s *state) outdatedBeside(op *operation.Operation) string {
 	planned := op.Transfer != nil && !op.Transfer.Relief
-	if op.Kind != operation.Update || !planned || op.Actor == operation.ActorOperator {
+	if !op.Kind.Rolls(op.Actor) || !planned || op.Actor == operation.ActorOperator {
 		return ""
 	}
 	sp, to := s.spec(op.Group), op.To

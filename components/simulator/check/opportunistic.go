@@ -10,7 +10,7 @@ import (
 // a healthy member away. A down member is brought back with the new spec.
 func opportunistic(s *state, e trace.Event) []string {
 	op := s.disrupts(e)
-	if op == nil || op.Kind != operation.Update || op.Actor != operation.ActorRollout || op.Request.ID != "" || s.mayBeDown(op.Slot) || s.silent(op.Slot) || s.wasDown(op) {
+	if op == nil || !op.Kind.Rolls(op.Actor) || op.Actor != operation.ActorRollout || op.Request.ID != "" || s.mayBeDown(op.Slot) || s.silent(op.Slot) || s.wasDown(op) {
 		return nil
 	}
 	for _, sp := range s.specsOf(op.Group) {

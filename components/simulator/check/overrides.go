@@ -29,7 +29,7 @@ func overrides(s *state, e trace.Event) []string {
 	if since, known = s.knownSince("control/drain/" + op.Slot); known && op.Kind != operation.Drain && op.Kind != operation.Stop {
 		return wrong("%s takes %s away, which an operator drains since %s", op.ID, op.Slot, since)
 	}
-	if since, known = s.knownSince(excludedFrom(group.FromRollout, op.Slot)); known && op.Kind == operation.Update && !s.extra(op.Slot) {
+	if since, known = s.knownSince(excludedFrom(group.FromRollout, op.Slot)); known && op.Kind.Rolls(op.Actor) && !s.extra(op.Slot) {
 		return wrong("%s updates %s, which is excluded from rollouts since %s", op.ID, op.Slot, since)
 	}
 	if since, known = s.knownSince(excludedFrom(group.FromHealing, op.Slot)); known && op.Actor == operation.ActorHealing {

@@ -160,6 +160,10 @@ func (s *state) waitsForOperator(name string, e trace.Event) bool {
 	}
 	return slices.ContainsFunc(w.Holds, func(hold string) bool {
 		switch hold {
+		case rollout.HoldAfterGroup:
+			return slices.ContainsFunc(s.spec(name).After, func(first string) bool {
+				return e.Resting[first] != "" && s.waitsForOperator(first, e)
+			})
 		case rollout.HoldQuorum, rollout.HoldQuorumUnknown, rollout.HoldLeaderUnknown:
 			return s.short(name, anyone) // it has lost its majority permanently
 		case rollout.HoldHealStorm:

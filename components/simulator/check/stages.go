@@ -15,7 +15,7 @@ func staged(t trace.Trace) []Violation {
 	var f findings
 	walk(t, func(s *state, i int, e trace.Event) {
 		op := s.disrupts(e)
-		if op == nil || op.Kind != operation.Update || op.Actor != operation.ActorRollout || op.Before.Unavailable {
+		if op == nil || !op.Kind.Rolls(op.Actor) || op.Actor != operation.ActorRollout || op.Before.Unavailable {
 			return
 		}
 		r := s.rollouts[op.Rollout]

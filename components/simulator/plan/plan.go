@@ -28,6 +28,8 @@ type Plan struct {
 	Odds Odds
 	// Takes are the durations of successful work.
 	Takes Takes
+	// Limits of the cluster, in order of time.
+	Limits []Limits
 	// StopFirst: the platform changes a stopped CVM only, and its hosts sometimes start one without a call.
 	StopFirst bool
 	// HealAt is when all faults end; Rest is the time that the run then has to settle. A group that
@@ -63,6 +65,8 @@ type Group struct {
 	// Approval is an operator's delay before an approval; 0: the group needs none.
 	Approval time.Duration
 	Stages
+	Order
+	Choices
 	// Deadline is the time of a step until its member is available; 0: the default of specs.
 	Deadline time.Duration
 	// Rollback: a failed rollout of the group goes back to the stable Revision.
@@ -105,9 +109,8 @@ type Move struct {
 	Preserve string
 	// Opportunistic: until the next Move members are updated only together with other changes.
 	Opportunistic bool
-	// Window: until the next Move steps of a rollout begin from the third to the 20th minute of the run only. No seed
-	// draws it: a plan names it.
-	Window bool
+	// Window: until the next Move steps of a rollout begin in these minutes of the run only.
+	Window Spans
 }
 
 // Values of Move.Release with which no member is healthy.
@@ -158,7 +161,7 @@ const (
 	Lose   FaultKind = "lose"
 	// Expire ends the leader's session, as when Consul loses it.
 	Expire FaultKind = "expire"
-	// Skew moves a coordinator's wall clock by By.
+	// Skew sets a coordinator's wall clock to By after the true time.
 	Skew FaultKind = "skew"
 	// Refuse makes the platform refuse each call for a while, like an exhausted quota.
 	Refuse FaultKind = "refuse"
@@ -277,6 +280,8 @@ func Draw(seed uint64) Plan {
 	drawOperators(Source(seed, "persons", 0), &p)
 	drawExclusions(Source(seed, "exclusions", 0), &p)
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return int(a.At - b.At) })
+	drawOrder(Source(seed, "order", 0), &p)
+	drawChoices(Source(seed, "choices", 0), &p)
 	p.StopFirst = Source(seed, "habits", 0).IntN(3) == 0
 	later := Source(seed, "later", 0)
 	p.Odds.Busy, p.Odds.BlindAsk, p.Takes = oddsOf(later, 0.3), oddsOf(later, 0.3), takes(later)

@@ -88,6 +88,12 @@ func size(p Plan) (n int) {
 		if g.Launch != Unhooked {
 			n++
 		}
+		if g.Order != (Order{}) {
+			n++
+		}
+		if g.Choices != (Choices{}) {
+			n++
+		}
 		for _, one := range g.named() {
 			if *one.most > 0 {
 				n++
@@ -110,6 +116,9 @@ func size(p Plan) (n int) {
 		if m.Opportunistic {
 			n++
 		}
+		if m.Window != "" {
+			n++
+		}
 		if m.Checks != OneCheck {
 			n++
 		}
@@ -124,5 +133,5 @@ func size(p Plan) (n int) {
 			n++
 		}
 	}
-	return n + len(p.CrashPoints) + len(p.Faults) + len(p.Moves) + p.Coordinators
+	return n + len(p.Limits) + len(p.CrashPoints) + len(p.Faults) + len(p.Moves) + p.Coordinators
 }

@@ -32,6 +32,9 @@ func Shorter(p Plan) []Plan {
 			with(func(q *Plan) { q.drop(g.Name) })
 		}
 	}
+	for i := range p.Limits {
+		with(func(q *Plan) { q.Limits = slices.Delete(slices.Clone(p.Limits), i, i+1) })
+	}
 	for i := range p.CrashPoints {
 		with(func(q *Plan) { q.CrashPoints = slices.Delete(slices.Clone(p.CrashPoints), i, i+1) })
 	}
@@ -59,8 +62,8 @@ func Shorter(p Plan) []Plan {
 		if m.Opportunistic {
 			with(func(q *Plan) { q.Moves[i].Opportunistic = false })
 		}
-		if m.Window {
-			with(func(q *Plan) { q.Moves[i].Window = false })
+		if m.Window != "" {
+			with(func(q *Plan) { q.Moves[i].Window = "" })
 		}
 		if m.GiveUp {
 			with(func(q *Plan) { q.Moves[i].GiveUp = false })
@@ -109,6 +112,12 @@ func Shorter(p Plan) []Plan {
 				with(func(q *Plan) { *q.Groups[i].Stages.named()[n].most = 0 })
 			}
 		}
+		if g.Order != (Order{}) {
+			with(func(q *Plan) { q.Groups[i].Order = Order{} })
+		}
+		if g.Choices != (Choices{}) {
+			with(func(q *Plan) { q.Groups[i].Choices = Choices{} })
+		}
 		if g.Launch != Unhooked {
 			with(func(q *Plan) { q.Groups[i].Launch = Unhooked })
 		}
@@ -125,6 +134,11 @@ func Shorter(p Plan) []Plan {
 // drop removes a group and all its events.
 func (p *Plan) drop(group string) {
 	p.Groups = slices.DeleteFunc(p.Groups, func(g Group) bool { return g.Name == group })
+	for i, g := range p.Groups {
+		if g.After == group {
+			p.Groups[i].After = ""
+		}
+	}
 	p.Moves = slices.DeleteFunc(p.Moves, func(m Move) bool { return m.Group == group })
 	p.Faults = slices.DeleteFunc(p.Faults, func(f Fault) bool { return f.group() == group })
 }
@@ -139,7 +153,7 @@ func (f Fault) ofAll() bool {
 }
 
 func (f Fault) ofGroup() bool {
-	return slices.Contains([]FaultKind{FreezeGroup, Pause, Delete, Remake, Spare, Retry, Undo}, f.Kind) || slices.Contains(gates, f.Kind)
+	return slices.Contains([]FaultKind{FreezeGroup, Pause, Delete, Remake, Spare, Retry, Undo}, f.Kind) || slices.Contains(gates, f.Kind) || slices.Contains(passes, f.Kind)
 }
 
 func (f Fault) ofCoordinator() bool { return !f.ofMember() && !f.ofAll() && !f.ofGroup() }

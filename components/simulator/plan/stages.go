@@ -13,6 +13,8 @@ type Stages struct {
 	Stage time.Duration
 	// Bake is the last bake; 0: none.
 	Bake time.Duration
+	// Promote is an operator's delay before the promotion of the stage; 0: it needs none.
+	Promote time.Duration
 }
 
 // drawStages gives every fourth group a stage, and every fourth a last bake.
@@ -27,7 +29,9 @@ func drawStages(r *rand.Rand, p *Plan) {
 	}
 }
 
-func (s *Stages) named() []taking { return []taking{{"stage", &s.Stage}, {"bake", &s.Bake}} }
+func (s *Stages) named() []taking {
+	return []taking{{"stage", &s.Stage}, {"bake", &s.Bake}, {"promote", &s.Promote}}
+}
 
 // text is the part of a group's line.
 func (s Stages) text() string {

@@ -47,7 +47,7 @@ func (p Plan) String() string {
 		if g.Rollback {
 			b.WriteString(" rollback")
 		}
-		b.WriteString(g.text())
+		b.WriteString(g.Stages.text() + g.Order.text() + g.Choices.text())
 		b.WriteByte('\n')
 	}
 	for _, m := range p.Moves {
@@ -69,8 +69,8 @@ func (p Plan) String() string {
 		if m.Opportunistic {
 			b.WriteString(" opportunistic")
 		}
-		if m.Window {
-			b.WriteString(" window")
+		if m.Window != "" {
+			b.WriteString(" window " + string(m.Window))
 		}
 		if len(m.Without) > 0 {
 			b.WriteString(" without " + strings.Join(m.Without, " "))
@@ -79,6 +79,9 @@ func (p Plan) String() string {
 	}
 	for _, f := range p.Faults {
 		fmt.Fprintf(&b, "fault %s %s %s %s %s\n", f.At, f.Kind, f.Target, f.For, f.By)
+	}
+	for _, l := range p.Limits {
+		fmt.Fprintf(&b, "limits %s %d %d %d\n", l.At, l.Steps, l.Rollouts, l.Creations)
 	}
 	for _, n := range p.CrashPoints {
 		fmt.Fprintf(&b, "crash-point %d\n", n)
@@ -156,6 +159,9 @@ func (p Plan) whole() error {
 	names := map[string]bool{}
 	for _, g := range p.Groups {
 		made := slices.ContainsFunc(p.Moves, func(m Move) bool { return m.Group == g.Name && m.At == 0 })
+		if g.After != "" && !names[g.After] {
+			errs = append(errs, fmt.Errorf("group %s is after %q: name a group of an earlier line", g.Name, g.After))
+		}
 		if names[g.Name] = true; !made || g.Replicas < 1 {
 			errs = append(errs, fmt.Errorf("group %s has replicas, and a move at 0s that makes it", g.Name))
 		}
@@ -216,6 +222,8 @@ func (p *Plan) take(word string, values []string) (err error) {
 				*one.most = f.time()
 			}
 		}
+		p.Groups[len(p.Groups)-1].Order.take(&f)
+		p.Groups[len(p.Groups)-1].Choices.take(&f)
 	case "heal":
 		p.HealAt = f.time()
 	case "rest":
@@ -236,17 +244,24 @@ func (p *Plan) take(word string, values []string) (err error) {
 			m.Partition = int(f.number())
 		}
 		m.Opportunistic = f.next("opportunistic")
-		m.Window = f.next("window")
+		if f.next("window") {
+			m.Window = Spans(f.word())
+			if _, err := m.Window.Each(); err != nil {
+				f.fail(err)
+			}
+		}
 		if f.next("without") {
 			m.Without, f.values = f.values, nil
 		}
 		p.Moves = append(p.Moves, m)
 	case "fault":
 		p.Faults = append(p.Faults, Fault{At: f.time(), Kind: FaultKind(f.word()), Target: f.word(), For: f.time(), By: f.time()})
-		all := slices.Concat(kinds, asks, operators, exclusions, gates)
+		all := slices.Concat(kinds, asks, operators, exclusions, gates, passes)
 		if kind := p.Faults[len(p.Faults)-1].Kind; !slices.Contains(all, kind) {
 			f.fail(fmt.Errorf("%q is no fault: there are %v", kind, all))
 		}
+	case "limits":
+		p.Limits = append(p.Limits, Limits{At: f.time(), Steps: int(f.number()), Rollouts: int(f.number()), Creations: int(f.number())})
 	case "crash-point":
 		p.CrashPoints = append(p.CrashPoints, int(f.number()))
 	case "stop-first":

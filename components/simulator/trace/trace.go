@@ -102,6 +102,9 @@ type Event struct {
 	Asked     *store.QueueRequest
 	Excluded  *store.Override
 	Entry     *audit.Entry
+	Limits    *store.Limits
+	// Limited: the record is the status of a Slot whose next step waits at a limit of the cluster.
+	Limited bool
 
 	// Call of Called, Effected and Answered, with the Outcome of Answered.
 	Call    Call

@@ -23,7 +23,11 @@ func (w *World) faultsOverTime(ctx context.Context) {
 			return
 		}
 		w.count()
-		w.say("fault", fmt.Sprintf("%s %s for %s", f.Kind, f.Target, f.For.Round(time.Millisecond)))
+		text := fmt.Sprintf("%s %s for %s", f.Kind, f.Target, f.For.Round(time.Millisecond))
+		if f.Kind == plan.Skew {
+			text = fmt.Sprintf("%s %s by %s", f.Kind, f.Target, f.By)
+		}
+		w.say("fault", text)
 		all.Go(func() { w.happen(ctx, f) })
 	}
 	if pause(ctx, w.plan.HealAt-time.Since(w.began)) {
@@ -104,6 +108,8 @@ func (w *World) happen(ctx context.Context, f plan.Fault) {
 		w.retries(ctx, f)
 	case plan.Undo:
 		w.undoes(ctx, f.Target)
+	case plan.OverrideWindow, plan.OverrideAfter, plan.OverrideBake:
+		w.passesHold(ctx, f)
 	case plan.Floor:
 		w.raisesFloor(ctx, f.Target)
 	case plan.Revoke:

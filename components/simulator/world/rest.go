@@ -12,7 +12,6 @@ import (
 	"cadre.dev/coordinator/simulated"
 	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
-	"cadre.dev/core/window"
 	"cadre.dev/simulator/plan"
 	"cadre.dev/simulator/trace"
 	"cadre.dev/store"
@@ -76,14 +75,16 @@ func (w *World) spec(m plan.Move) group.Spec {
 	case g.Rollback:
 		s.UpdatePolicy.OnFailure = group.Rollback
 	}
-	if m.Window {
-		s.UpdatePolicy.Windows = window.Windows{{From: "00:03", To: "00:20", Zone: "UTC"}}
-	}
 	s.UpdatePolicy.RequireApproval = g.Approval > 0
 	s.UpdatePolicy.Bake = group.Duration(g.Bake)
 	if g.Stage > 0 && !m.Opportunistic {
-		s.UpdatePolicy.Stages = []group.Stage{{Slots: 1, Bake: group.Duration(g.Stage)}}
+		stage := group.Stage{Slots: 1, Bake: group.Duration(g.Stage)}
+		if g.Promote > 0 {
+			stage.Promote = group.PromoteAsk
+		}
+		s.UpdatePolicy.Stages = []group.Stage{stage}
 	}
+	choose(&s, g, m)
 	s.HealthChecks = healthChecks(m)
 	if s.AutoHealing != nil && g.Checked && len(s.HealthChecks) > 0 {
 		s.AutoHealing.HealthCheck = s.HealthChecks[0].Name

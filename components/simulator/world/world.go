@@ -1,6 +1,7 @@
 package world
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
+	"cadre.dev/core/rollout"
 	"cadre.dev/platform"
 	"cadre.dev/simulator/plan"
 	"cadre.dev/simulator/trace"
@@ -208,6 +210,10 @@ func read(e *trace.Event, value []byte) {
 		if e.Asked = decode[store.QueueRequest](value); e.Asked != nil {
 			e.Group, e.Slot = e.Asked.Group, e.Asked.Slot
 		}
+	case e.Key == store.LimitsKey():
+		e.Limits = decode[store.Limits](value)
+	case parts[0] == "groups" && len(parts) == 4 && parts[2] == "slots":
+		e.Group, e.Slot, e.Limited = parts[1], last, bytes.Contains(value, heldByLimit)
 	case parts[0] == "groups" && last == "accepted":
 		e.Group = parts[1]
 		if accepted := decode[store.AcceptedSpec](value); accepted != nil {
@@ -215,6 +221,9 @@ func read(e *trace.Event, value []byte) {
 		}
 	}
 }
+
+// heldByLimit is the part of a Slot's status that has a hold by a limit of the cluster.
+var heldByLimit = []byte(`"predicate":"` + rollout.HoldClusterLimit + `"`)
 
 func decode[T any](value []byte) *T {
 	out := new(T)
@@ -249,9 +258,15 @@ func (w *World) Run(ctx context.Context) {
 		all.Go(func() { w.keep(ctx, plan.Coordinator(n)) })
 	}
 	all.Go(func() { w.faultsOverTime(ctx) })
+	if len(w.plan.Limits) > 0 {
+		all.Go(func() { w.limits(ctx) })
+	}
 	for _, g := range w.plan.Groups {
 		if g.Approval > 0 {
 			all.Go(func() { w.approves(ctx, g) })
+		}
+		if g.Promote > 0 {
+			all.Go(func() { w.promotes(ctx, g) })
 		}
 	}
 	all.Wait()

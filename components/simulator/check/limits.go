@@ -1,0 +1,91 @@
+package check
+
+import (
+	"time"
+
+	"cadre.dev/core/operation"
+	"cadre.dev/core/queue"
+	"cadre.dev/simulator/trace"
+	"cadre.dev/store"
+)
+
+// limits is R98: no piece of limited work begins beyond the limits of the cluster that a leader may know. A lower limit ends no work. The
+// status of a Slot that has long been out of service never names a limit: its next step is a repair.
+func limits(t trace.Trace) []Violation {
+	var f findings
+	type change struct {
+		from time.Duration
+		to   store.Limits
+	}
+	all := []change{{}}
+	walk(t, func(s *state, i int, e trace.Event) {
+		if e.Kind != trace.Committed {
+			return
+		}
+		if e.Limits != nil {
+			next := change{from: e.At}
+			if !e.Deleted {
+				next.to = *e.Limits
+			}
+			all = append(all, next)
+		}
+		if m := s.members[e.Slot]; e.Limited && !e.Deleted && m != nil && s.down(e.Slot) && s.now-m.changed > lostAfter+EvidenceAge {
+			f.add(i, "%s is out of service since %s, and a limit of the cluster holds its repair", e.Slot, m.changed)
+		}
+		op := e.Operation
+		if op == nil || e.Deleted || op.Phase.Ended() || s.operations[op.ID] != nil {
+			return
+		}
+		limit := limitOf(op)
+		work, rollouts := s.limitedWork(limit)
+		rollouts[op.Group] = true
+		within := func(of func(store.Limits) int, n int) bool {
+			for j := len(all) - 1; j >= 0; j-- {
+				if most := of(all[j].to); most == 0 || n <= most {
+					return true
+				}
+				if s.now-all[j].from > EvidenceAge {
+					break
+				}
+			}
+			return false
+		}
+		switch {
+		case limit == queue.Creations && !within(func(l store.Limits) int { return l.Creations }, work+1):
+			f.add(i, "%s creates %s, and %d creations are open", op.ID, op.Slot, work)
+		case limit == queue.Steps && !within(func(l store.Limits) int { return l.Steps }, work+1):
+			f.add(i, "%s takes %s away, and %d steps of rollouts are open", op.ID, op.Slot, work)
+		case limit == queue.Steps && !within(func(l store.Limits) int { return l.Rollouts }, len(rollouts)):
+			f.add(i, "%s takes %s away, and the rollouts of %v are in work", op.ID, op.Slot, sortedNames(rollouts))
+		}
+	})
+	return f
+}
+
+// limitOf is the limit that counts op; "": none, since op is a repair, a request by name, or takes no member away.
+func limitOf(op *operation.Operation) queue.Limit {
+	switch {
+	case op.Kind == operation.Create && op.Actor == operation.ActorScaling:
+		return queue.Creations
+	case (op.Kind == operation.Update || op.Kind == operation.Replace) && op.Actor == operation.ActorRollout && !op.Way.Refreshes() && !op.Before.Unavailable:
+		return queue.Steps
+	}
+	return ""
+}
+
+// limitedWork counts the open work of a limit in all groups, and names the groups with an open step of a rollout.
+func (s *state) limitedWork(limit queue.Limit) (n int, rollouts map[string]bool) {
+	rollouts = map[string]bool{}
+	for _, m := range s.members {
+		for _, op := range m.open {
+			of := limitOf(op)
+			if of == limit {
+				n++
+			}
+			if of == queue.Steps {
+				rollouts[op.Group] = true
+			}
+		}
+	}
+	return n, rollouts
+}
