@@ -20,34 +20,39 @@ func TestEachWordAboutTheFleetHasItsEffect(t *testing.T) {
 		t.Skip("these plans start the goroutines of TestEachWordOfAPlanHasItsEffect")
 	}
 	const one = "seed 1\ncoordinators 1\nheal 6m\nrest 1h\nstill 40m\nmove 0s pg one 3\nmove 1m30s pg two 3"
-	const two = "seed 1\ncoordinators 1\nheal 6m\nrest 1h\nstill 40m\nmove 0s pg one 3\nmove 0s app one 3\nmove 1m30s pg two 3\nmove 1m30s app two 3\ngroup pg 3 none none"
+	const two = "seed 1\ncoordinators 1\nheal 6m\nrest 1h\nstill 40m\nmove 0s pg one 3\nmove 0s app one 3\nmove 1m30s pg two 3\nmove 1m30s app two 3\ngroup pg 3 none"
 	const app = "\ngroup app 3 none none"
 	const staged = one + "\ngroup pg 3 none none stage "
 	for name, test := range map[string]struct {
 		plan string
 		is   func(trace.Trace) bool
 	}{
-		"no limits": {two + app, func(out trace.Trace) bool {
+		"no limits": {two + " none" + app, func(out trace.Trace) bool {
 			return mostAtOnce(out, operation.Update) == 2 && mostAtOnce(out, operation.Create) > 1
 		}},
-		"limit of steps": {two + app + "\nlimits 0s 1 0 0", func(out trace.Trace) bool {
+		"limit of steps": {two + " none" + app + "\nlimits 0s 1 0 0", func(out trace.Trace) bool {
 			return mostAtOnce(out, operation.Update) == 1 && !inOneGo(updates(out), "pg") && !inOneGo(updates(out), "app")
 		}},
-		"limit of rollouts": {two + app + "\nlimits 0s 0 1 0", func(out trace.Trace) bool {
+		"limit of rollouts": {two + " none" + app + "\nlimits 0s 0 1 0", func(out trace.Trace) bool {
 			return inOneGo(updates(out), "app") || inOneGo(updates(out), "pg")
 		}},
-		"limit of creations": {two + app + "\nlimits 0s 0 0 1", func(out trace.Trace) bool {
+		"limit of creations": {two + " none" + app + "\nlimits 0s 0 0 1", func(out trace.Trace) bool {
 			return mostAtOnce(out, operation.Create) == 1 && mostAtOnce(out, operation.Update) == 2
 		}},
-		"limits that are removed": {two + app + "\nlimits 0s 1 0 0\nlimits 1m 0 0 0", func(out trace.Trace) bool { return mostAtOnce(out, operation.Update) == 2 }},
-		"priority": {two + " priority 90" + app + "\nlimits 0s 1 0 0", func(out trace.Trace) bool {
+		"limits hold no repair": {strings.Replace(two, "move 1m30s pg two 3\nmove 1m30s app two 3", "move 1m30s app ill 3\nmove 6m app one 3", 1) + " auto" + app + " deadline 4m\nlimits 0s 1 1 1\nfault 2m halt pg-0 0s 0s", func(out trace.Trace) bool {
+			failed := slices.IndexFunc(out, func(e trace.Event) bool { return e.Operation != nil && e.Operation.Phase == operation.Failed })
+			served := slices.IndexFunc(out, func(e trace.Event) bool { return e.Kind == trace.Served && e.Slot == "pg-0" && e.At > 2*time.Minute })
+			return failed > 0 && out[failed].At > 5*time.Minute && served > 0 && out[served].At < 3*time.Minute
+		}},
+		"limits that are removed": {two + " none" + app + "\nlimits 0s 1 0 0\nlimits 1m 0 0 0", func(out trace.Trace) bool { return mostAtOnce(out, operation.Update) == 2 }},
+		"priority": {two + " none priority 90" + app + "\nlimits 0s 1 0 0", func(out trace.Trace) bool {
 			begun := updates(out)
 			return len(begun) == 6 && inOneGo(begun[min(1, len(begun)):], "pg") // the first step may be the other group's
 		}},
-		"after": {two + app + " after pg", func(out trace.Trace) bool {
+		"after": {two + " none" + app + " after pg", func(out trace.Trace) bool {
 			return inOneGo(updates(out), "pg") && mostAtOnce(out, operation.Update) == 1 && firstOf(out, "app", operation.Create) > firstOf(out, "pg", operation.Create)+5*time.Second
 		}},
-		"override-after": {two + app + " after pg\nfault 1m25s pause pg 4m 0s\nfault 2m override-after app 3m 0s", func(out trace.Trace) bool {
+		"override-after": {two + " none" + app + " after pg\nfault 1m25s pause pg 4m 0s\nfault 2m override-after app 3m 0s", func(out trace.Trace) bool {
 			at := firstOf(out, "app", operation.Update)
 			return at > 2*time.Minute && at < 3*time.Minute && firstOf(out, "pg", operation.Update) > 5*time.Minute
 		}},
@@ -70,6 +75,10 @@ func TestEachWordAboutTheFleetHasItsEffect(t *testing.T) {
 		}},
 		"renew": {one + "\ngroup pg 3 none none surge 1 renew", func(out trace.Trace) bool {
 			return effects(cloud.Delete, 90*time.Second, "pg-0", "pg-1", "pg-2", "pg-3")(out) && len(updates(out)) == 1
+		}},
+		"an extra member that leads goes first": {strings.ReplaceAll(one, " 3", " 1") + "\ngroup pg 1 patroni none surge 1 renew\nfault 1m39s reboot pg-0 0s 0s", func(out trace.Trace) bool {
+			leads := slices.ContainsFunc(out, func(e trace.Event) bool { return e.Kind == trace.Led && e.Slot == "pg-1" })
+			return leads && effects(cloud.Delete, 90*time.Second, "pg-0", "pg-1")(out) && out[len(out)-1].Resting["pg"] == ""
 		}},
 		"max-failed": {strings.ReplaceAll(one, " 3", " 5") + "\ngroup pg 5 none none percent 40 deadline 2m max-failed 1\nfault 1m31s halt pg-4 0s 0s", func(out trace.Trace) bool {
 			return len(updates(out)) == 5 && strings.Contains(out[len(out)-1].Resting["pg"], "PARTITION_REACHED: ")

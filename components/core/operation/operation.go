@@ -188,7 +188,7 @@ type Transfer struct {
 	// Relief: the leader is unhealthy, and moving leadership away is part of its repair. A relief does not count as the
 	// rollout's one planned transfer.
 	Relief bool `json:"relief,omitempty"`
-	// Interim: the Candidates are to be removed, and no other member can lead meanwhile. An interim hand-over is not the
+	// Interim: the Candidates are to be removed or replaced, and no other member can lead meanwhile. An interim hand-over is not the
 	// rollout's one hand-over (R53), because the new leader hands leadership over again.
 	Interim bool `json:"interim,omitempty"`
 	// Made and To are the outcome.

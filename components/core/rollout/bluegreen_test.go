@@ -167,3 +167,20 @@ func TestR53_TheLeaderIsReplacedLast(t *testing.T) {
 	f.rec.Rollout.Transfers = 1
 	wantHeld(t, f.plan(), "db-2", HoldTransferBudget)
 }
+
+// An extra member that leads hands over to a member that is to be replaced: that one would wait for the proof by the extra member.
+func TestR53_AnExtraMemberThatLeadsGoesFirst(t *testing.T) {
+	f := renews()
+	f.spec.Workload = group.Workload{Kind: "custom", Settings: map[string]string{"http": "127.0.0.1:80", "voters": "false"}}
+	f.spec.Normalize()
+	for i := range f.obs.Slots {
+		r, yes := f.obs.Slots[i].Report, true
+		r.MemberKnown, r.MemberReady, r.Role, r.CaughtUp = true, true, RoleFollower, &yes
+	}
+	f.lead(3)
+	f.rolling().at(3, "A").rec.Slots[3].Extra = true
+	wantHeld(t, f.plan(), "db-2", HoldTargetUnproven)
+	if a := actionOf(t, f.plan(), "db-3"); !a.Execute || a.Kind != operation.Update || a.Transfer == nil || !a.Transfer.Interim || len(a.Transfer.Candidates) != 3 {
+		t.Errorf("%s, hands over by %+v, held by %v", a.Kind, a.Transfer, a.Holds)
+	}
+}

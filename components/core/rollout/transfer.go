@@ -25,7 +25,7 @@ func (w *world) holdsOfLeader(c candidate, l evaluation) []Hold {
 		if w.alone(c.m) {
 			others = w.tally.outdated
 		}
-		if m := cmp.Or(otherThan(c.m, others), otherThan(c.m, w.renewed())); m != nil {
+		if m := cmp.Or(otherThan(c.m, others), otherThan(c.m, w.renewed())); m != nil && !w.provesFirst(c) {
 			holds = append(holds, hold(HoldLeaderLast, "%s leads and goes last; %s is not proven at the target yet", c.m.slot, m.slot))
 		}
 		if w.alone(c.m) || group.StopsLeader(w.spec) {
@@ -43,6 +43,15 @@ func (w *world) holdsOfLeader(c candidate, l evaluation) []Hold {
 		holds = append(holds, hold(HoldNoCandidate, "%s leads and nobody who is available, caught up and fit can take over", c.m.slot))
 	}
 	return holds
+}
+
+// provesFirst: the rollout replaces its members once c, the only extra member, has proven the target. All others wait for c, so
+// that c does not go last where it leads.
+func (w *world) provesFirst(c candidate) bool {
+	if !c.rolls() || !c.m.extra || w.spec.UpdatePolicy.MinimalAction != group.ActionReplace || w.tally.proven {
+		return false
+	}
+	return !slices.ContainsFunc(w.members, func(m *member) bool { return m.extra && m != c.m })
 }
 
 // renewed are the members that the rollout replaces, until their new CVM has proven its Revision. A CVM that has not
@@ -83,10 +92,10 @@ func (w *world) transfer(c candidate) *operation.Transfer {
 // transferCandidates returns the members that can take over from c, best first. They are available, caught up, follow
 // c, and for an update are already at the target. The most advanced member is first, then the lowest ordinal (R53,
 // R56). If an update has none, interim candidates are members that are to be removed and still run. Their removal
-// hands over again, which is better than an interruption now.
+// hands over again, which is better than an interruption now. For the extra member that goes first, all members are.
 func (w *world) transferCandidates(c candidate) (slots []string, interim bool) {
 	if slots = w.fitToLead(c, w.members); len(slots) > 0 || !c.rolls() || len(w.members) > 1 {
-		return slots, false
+		return slots, w.provesFirst(c)
 	}
 	slots = w.fitToLead(c, w.terminating)
 	return slots, len(slots) > 0
@@ -103,7 +112,7 @@ func (w *world) fitToLead(c candidate, others []*member) []string {
 
 func (w *world) fitOf(c candidate, others []*member, stands func(*member) bool) []string {
 	fit := where(others, func(m *member) bool {
-		behind := c.rolls() && m.inScope() && m.observed != m.want.revision && c.condition == well
+		behind := c.rolls() && !w.provesFirst(c) && m.inScope() && m.observed != m.want.revision && c.condition == well
 		return m != c.m && !behind && stands(m) && m.report != nil && m.report.Role == RoleFollower && caughtUp(m.report)
 	})
 	slices.SortStableFunc(fit, func(a, b *member) int {

@@ -45,6 +45,9 @@ func (s *state) leads(op *operation.Operation) bool {
 // know that the Slot leads, and must not act on it anyway.
 func (s *state) outdatedBeside(op *operation.Operation) string {
 	planned := op.Transfer != nil && !op.Transfer.Relief
+	if planned && op.Transfer.Interim && s.extra(op.Slot) {
+		return "" // the others wait until it has proven the target
+	}
 	if !op.Kind.Rolls(op.Actor) || !planned || op.Actor == operation.ActorOperator {
 		return ""
 	}
