@@ -21,6 +21,17 @@ func renews() *fixture {
 	return f.at(3, "B")
 }
 
+// follows makes the members followers without a vote.
+func (f *fixture) follows() *fixture {
+	f.spec.Workload = group.Workload{Kind: "custom", Settings: map[string]string{"http": "127.0.0.1:80", "voters": "false"}}
+	f.spec.Normalize()
+	for i := range f.obs.Slots {
+		r, yes := f.obs.Slots[i].Report, true
+		r.MemberKnown, r.MemberReady, r.Role, r.CaughtUp = true, true, RoleFollower, &yes
+	}
+	return f
+}
+
 func TestR15b_AMemberIsReplacedOnceTheTargetIsProven(t *testing.T) {
 	f := renews()
 	wantExecutes(t, f.plan(), "REPLACE db-2", "REPLACE db-1") // one may be away, and an extra member is there
@@ -145,13 +156,7 @@ func TestR31_AnOpenReplacementKeepsTheDomain(t *testing.T) {
 
 // A leader without a vote is replaced last, and hands over to a member at the target.
 func TestR53_TheLeaderIsReplacedLast(t *testing.T) {
-	f := renews()
-	f.spec.Workload = group.Workload{Kind: "custom", Settings: map[string]string{"http": "127.0.0.1:80", "voters": "false"}}
-	f.spec.Normalize()
-	for i := range f.obs.Slots {
-		r, yes := f.obs.Slots[i].Report, true
-		r.MemberKnown, r.MemberReady, r.Role, r.CaughtUp = true, true, RoleFollower, &yes
-	}
+	f := renews().follows()
 	f.lead(2)
 	f.rolling().at(3, "B").rec.Slots[3].Extra = true
 	wantHeld(t, f.plan(), "db-2", HoldLeaderLast)
@@ -170,13 +175,7 @@ func TestR53_TheLeaderIsReplacedLast(t *testing.T) {
 
 // An extra member that leads hands over to a member that is to be replaced: that one would wait for the proof by the extra member.
 func TestR53_AnExtraMemberThatLeadsGoesFirst(t *testing.T) {
-	f := renews()
-	f.spec.Workload = group.Workload{Kind: "custom", Settings: map[string]string{"http": "127.0.0.1:80", "voters": "false"}}
-	f.spec.Normalize()
-	for i := range f.obs.Slots {
-		r, yes := f.obs.Slots[i].Report, true
-		r.MemberKnown, r.MemberReady, r.Role, r.CaughtUp = true, true, RoleFollower, &yes
-	}
+	f := renews().follows()
 	f.lead(3)
 	f.rolling().at(3, "A").rec.Slots[3].Extra = true
 	wantHeld(t, f.plan(), "db-2", HoldTargetUnproven)

@@ -39,6 +39,18 @@ func TestR100_ToleratedFailuresDoNotStopTheOthers(t *testing.T) {
 	}
 }
 
+func TestR100_TheLeaderWaitsForNoToleratedFailure(t *testing.T) {
+	f := atMost(3, newFixture(4, "none")).want("B").follows()
+	f.lead(0)
+	f.rolling()
+	f.at(1, "B").at(2, "B").op(3, operation.Failed, failedStep)
+	wantHeld(t, f.plan(), "db-0", HoldLeaderLast)
+	f.spec.UpdatePolicy.MaxFailed = 1
+	if a := actionOf(t, f.plan(), "db-0"); !a.Execute {
+		t.Errorf("db-0 is held by %v", a.Holds)
+	}
+}
+
 func TestR100_VotersTolerateNoFailure(t *testing.T) {
 	f := atMost(3, newFixture(5, "none")).want("B").rolling()
 	f.at(4, "B").sick(4).op(4, operation.Failed, failedStep)

@@ -25,7 +25,7 @@ func (w *world) holdsOfLeader(c candidate, l evaluation) []Hold {
 		if w.alone(c.m) {
 			others = w.tally.outdated
 		}
-		if m := cmp.Or(otherThan(c.m, others), otherThan(c.m, w.renewed())); m != nil && !w.provesFirst(c) {
+		if m := cmp.Or(otherThan(c.m, w.waitable(others)), otherThan(c.m, w.renewed())); m != nil && !w.provesFirst(c) {
 			holds = append(holds, hold(HoldLeaderLast, "%s leads and goes last; %s is not proven at the target yet", c.m.slot, m.slot))
 		}
 		if w.alone(c.m) || group.StopsLeader(w.spec) {

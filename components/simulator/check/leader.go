@@ -59,11 +59,27 @@ func (s *state) outdatedBeside(op *operation.Operation) string {
 		if s.group(op.Group).lacks(slot) {
 			continue // it was lost: no voter, and no heir that could run the target first
 		}
+		if s.toleratesFailed(sp, op.Rollout, slot) {
+			continue
+		}
 		if a := s.member(slot).admission; slot != op.Slot && a != nil && a.Revision != to && inScope(sp, slot) && !s.mayBeExcluded(slot) {
 			return slot
 		}
 	}
 	return ""
+}
+
+// toleratesFailed: a step of the Slot failed in the rollout, which max_failed may tolerate (R100).
+func (s *state) toleratesFailed(sp *group.Spec, rollout, slot string) bool {
+	if sp.UpdatePolicy.MaxFailed == 0 {
+		return false
+	}
+	for _, op := range s.operations {
+		if op.Slot == slot && op.Rollout == rollout && op.Phase == operation.Failed {
+			return true
+		}
+	}
+	return false
 }
 
 // overtime: op acts after the time for its drain, by its own record.
