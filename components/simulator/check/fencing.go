@@ -111,6 +111,10 @@ func fencedCalls(t trace.Trace) []Violation {
 			// A call for a lost CVM has no effect.
 			under[slot] = slices.DeleteFunc(under[slot], func(p pending) bool { return p.call.Verb != cloud.Create })
 			there[slot] = false
+		case trace.Declined:
+			for n, p := range under[slot] {
+				under[slot][n].effected = p.effected || p.call.ID == e.Call.ID
+			}
 		case trace.Effected:
 			there[slot] = e.Call.Verb == cloud.Create || there[slot] && e.Call.Verb != cloud.Delete
 			for n, p := range under[slot] {

@@ -60,6 +60,8 @@ func fencedCases() cases {
 			{"an unknown call is repeated at once", start().called(update, "pg-0").answered(1, trace.Unknown).called(update, "pg-0")},
 			{"the next Operation calls while an unknown call may still take effect", start().phases("a", "pg-0", operation.Acting).called(update, "pg-0").answered(1, trace.Unknown).
 				phases("a", "pg-0", operation.Aborted).phases("b", "pg-0", operation.Acting).called(update, "pg-0")},
+			{"an unknown call was declined, and no record says so", start().phases("a", "pg-0", operation.Acting).called(update, "pg-0").answered(1, trace.Unknown).
+				add(trace.Event{Kind: trace.Declined, Group: "pg", Slot: "pg-0", Call: trace.Call{ID: 1}}).called(update, "pg-0")},
 			{"an unknown call took effect, and nobody looked", start().phases("a", "pg-0", operation.Acting).called(update, "pg-0").effected(1).answered(1, trace.Unknown).called(update, "pg-0")},
 			{"the caller crashed, and nobody waits for what may come of its call", start().called(update, "pg-0").crashed("coordinator-0").after(time.Minute).lead("coordinator-1", 2).called(update, "pg-0")},
 			{"another CVM was lost", start().called(update, "pg-0").answered(1, trace.Unknown).add(trace.Event{Kind: trace.Lost, Group: "pg", Slot: "pg-1"}).called(update, "pg-0")},
@@ -70,6 +72,8 @@ func fencedCases() cases {
 		good: []named{
 			{"after the answer", start().called(update, "pg-0").answered(1, trace.OK).called(update, "pg-0")},
 			{"after an unknown outcome, when it can take effect no more", start().called(update, "pg-0").answered(1, trace.Unknown).after(3*time.Minute).called(update, "pg-0")},
+			{"after an unknown call that its host declined, once a record says so", start().phases("a", "pg-0", operation.Acting).called(update, "pg-0").answered(1, trace.Unknown).
+				add(trace.Event{Kind: trace.Declined, Group: "pg", Slot: "pg-0", Call: trace.Call{ID: 1}}).phases("a", "pg-0", operation.Booting).called(update, "pg-0")},
 			{"after an unknown call whose effect was seen", start().phases("a", "pg-0", operation.Acting).called(update, "pg-0").answered(1, trace.Unknown).effected(1).
 				phases("a", "pg-0", operation.Booting).called(update, "pg-0")},
 			{"a clock was set right before an unknown call", start().add(trace.Event{Kind: trace.Faulted, By: "fault", Text: "skew coordinator-0 for 1m0s"}).

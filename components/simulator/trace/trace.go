@@ -23,10 +23,12 @@ const (
 	// other and have one Index.
 	Committed Kind = "committed"
 	// Called: a coordinator sends a call with an effect to the platform. Effected: the platform did
-	// it, soon or late or, with another Call of the same number, twice. Answered: the coordinator
-	// has an outcome.
+	// it, soon or late or, with another Call of the same number, twice. Declined: the platform refused
+	// it when it arrived; a host may have written its files before. Answered: the coordinator has an
+	// outcome.
 	Called   Kind = "called"
 	Effected Kind = "effected"
+	Declined Kind = "declined"
 	Answered Kind = "answered"
 	// Served: a Boot serves as its Slot, admitted and healthy. Stopped: it no longer does, for any
 	// reason.

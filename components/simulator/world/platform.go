@@ -198,6 +198,8 @@ func (l *platformLink) carry(ctx context.Context, c cloud.Call, apply func() err
 	effect := func() {
 		if failed = apply(); failed == nil {
 			w.noteAsLocked(trace.Effected, event)
+		} else {
+			w.noteAsLocked(trace.Declined, event)
 		}
 		if c.Verb == cloud.Stop && r.IntN(6) == 0 {
 			w.hostStartsLocked(slot, time.Duration(r.Int64N(int64(hostStartsWithin))))
