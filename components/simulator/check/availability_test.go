@@ -323,6 +323,11 @@ func diskCases() []cases {
 	scaledIn := func(change ...func(*group.Spec)) *run {
 		return three("none").givesUp("pg-2").spec("none", 2, change...).after(time.Minute)
 	}
+	// rejoined: a member left its set to be removed, is wanted again, and was added as a learner.
+	rejoined := func() *run {
+		return voters().givesUp("pg-2").spec("etcd", 2).op("a", "pg-2", operation.Drained, remove, leaves).
+			lists([]string{"pg-0", "pg-1"}).givesUp().removed().spec("etcd", 3).after(time.Minute).lists([]string{"pg-0", "pg-1"}, "pg-2")
+	}
 	return []cases{{
 		id: "I23",
 		bad: []named{
@@ -348,8 +353,10 @@ func diskCases() []cases {
 				op("a", "pg-3", operation.Acting, remove).called(cloud.Delete, "pg-3")},
 			{"the group goes, and its CVMs are to stay", three("none").deletes(true).op("a", "pg-2", operation.Acting, remove).called(cloud.Delete, "pg-2")},
 			{"the permission was taken back", scaledIn().givesUp().removed().after(time.Minute).op("a", "pg-2", operation.Acting, remove).called(cloud.Delete, "pg-2")},
+			{"a Slot that is wanted again, whose member joined its set again long ago", rejoined().after(EvidenceAge+time.Second).op("a", "pg-2", operation.Acting, deletes).called(cloud.Delete, "pg-2")},
 		},
 		good: []named{
+			{"a Slot that is wanted again, whose member joined its set again a moment ago", rejoined().op("a", "pg-2", operation.Acting, deletes).called(cloud.Delete, "pg-2")},
 			{"scaled in, and given up", scaledIn().op("a", "pg-2", operation.Acting, remove).called(cloud.Delete, "pg-2")},
 			{"the group goes", three("none").deletes(false).op("a", "pg-2", operation.Acting, remove).called(cloud.Delete, "pg-2")},
 			{"a Slot that is wanted again, whose member left its set", voters().givesUp("pg-2").spec("etcd", 2).op("a", "pg-2", operation.Drained, remove, leaves).

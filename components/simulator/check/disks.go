@@ -78,7 +78,7 @@ func (s *state) keepsDisk(op *operation.Operation) string {
 	}
 	sp := s.spec(op.Group)
 	_, ordinal, err := group.ParseSlot(op.Slot)
-	left := s.left[op.CVM.VMUUID] && s.group(op.Group).lacks(op.Slot)
+	left := s.left[op.CVM.VMUUID] && s.isOut(op.Group, op.Slot)
 	switch {
 	case !left && !s.unwanted(op.Group, op.Slot):
 		return "the Slot is wanted"
@@ -92,6 +92,13 @@ func (s *state) keepsDisk(op *operation.Operation) string {
 		return "nobody gave its disk up"
 	}
 	return ""
+}
+
+// isOut: the workload's set does not list the Slot, as far as a coordinator may know. A running member
+// that was removed may join again, as a learner first.
+func (s *state) isOut(groupName, slot string) bool {
+	g := s.group(groupName)
+	return g.lacks(slot) || slices.Contains(g.learners, slot) && s.now-g.learnAt <= EvidenceAge
 }
 
 // named: operators gave up the disk of the Slot, as far as a coordinator may know.
