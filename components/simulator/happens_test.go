@@ -26,6 +26,9 @@ func TestEachWordOfAPlanHasItsEffect(t *testing.T) {
 	}{
 		"size":  {upgrade + " size tdx.large" + plain, calls(cloud.Resize, 3)},
 		"image": {upgrade + " image dstack-0.5.8" + plain, calls(cloud.Image, 3)},
+		"own": {upgrade + " own pg-1" + plain, func(out trace.Trace) bool {
+			return calls(cloud.Resize, 1)(out) && !calls(cloud.Resize, 2)(out)
+		}},
 		"as it was, without these": {upgrade + plain, func(out trace.Trace) bool {
 			return calls(cloud.Update, 3)(out) && !calls(cloud.Resize, 1)(out) && !calls(cloud.Image, 1)(out)
 		}},

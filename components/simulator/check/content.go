@@ -44,7 +44,7 @@ func (s *state) contentAtRest(e trace.Event) []string {
 			case is == nil:
 			case runs.Content != is.Template.Compose:
 				out = append(out, wrong("%s runs another text than revision %.12s has", slot, m.admission.Revision)...)
-			case runs.InstanceType != is.Template.InstanceType || runs.OSImage != is.Template.OSImage:
+			case runs.InstanceType != is.Template.InstanceType && !s.ownSize(sp.Name, slot, runs.InstanceType) || runs.OSImage != is.Template.OSImage:
 				out = append(out, wrong("%s is a %s with %s, and revision %.12s asks for a %s with %s",
 					slot, runs.InstanceType, runs.OSImage, m.admission.Revision, is.Template.InstanceType, is.Template.OSImage)...)
 			}
@@ -61,4 +61,12 @@ func (s *state) specAt(name, revision string) *group.Spec {
 		}
 	}
 	return nil
+}
+
+// ownSize: a spec of the group gave the Slot that size of its own. A member that is held keeps the size of an earlier spec.
+func (s *state) ownSize(name, slot, size string) bool {
+	_, ordinal, err := group.ParseSlot(slot)
+	return err == nil && slices.ContainsFunc(s.group(name).specs, func(d dated) bool {
+		return d.spec != nil && d.spec.Instance(ordinal).InstanceType == size
+	})
 }

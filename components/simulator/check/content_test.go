@@ -11,6 +11,7 @@ func contentCases() cases {
 	release := func(name string) func(*group.Spec) {
 		return func(s *group.Spec) {
 			s.Template = group.Template{Compose: "RELEASE: " + name, InstanceType: "small", OSImage: "image"}
+			s.Instances = []group.InstanceSettings{{Ordinal: 0, InstanceType: "own-0"}, {Ordinal: 1, InstanceType: "own-1"}}
 		}
 	}
 	one, two := specOf("none", 1, release("one")).Revision(), specOf("none", 1, release("two")).Revision()
@@ -34,6 +35,7 @@ func contentCases() cases {
 			{"a document that nobody provisioned", leads(two, "")},
 			{"it rests with the old one's text", rests(two, "RELEASE: one", "small", "image")},
 			{"it rests in another size", rests(two, "RELEASE: two", "large", "image")},
+			{"it rests in the own size of another slot", rests(two, "RELEASE: two", "own-1", "image")},
 			{"it rests with another image", rests(two, "RELEASE: two", "small", "another")},
 		},
 		good: []named{
@@ -41,6 +43,7 @@ func contentCases() cases {
 			{"a step back with the text", leads(one, "RELEASE: one")},
 			{"a Revision that no spec of the run had", leads("old", "RELEASE: none")},
 			{"it rests as it is to", rests(two, "RELEASE: two", "small", "image")},
+			{"it rests in its own size", rests(two, "RELEASE: two", "own-0", "image")},
 			{"it is kept back, with the text of what it runs", rests(one, "RELEASE: one", "small", "image")},
 		},
 	}

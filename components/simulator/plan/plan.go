@@ -101,6 +101,8 @@ type Move struct {
 	// Size and Image are the members' instance type and OS image until the next Move; empty: the
 	// first ones.
 	Size, Image string
+	// Own is a Slot with a size of its own until the next Move, OwnSize.
+	Own string
 	// Until the next Move these hold members back: Partition the members below an ordinal, Exclude
 	// one by its name, and Pin one at the group's first Revision.
 	Partition    int
@@ -119,6 +121,9 @@ const (
 	IllRelease  = "ill"
 	DeadRelease = "dead"
 )
+
+// OwnSize is the size of Move.Own.
+const OwnSize = "tdx.xlarge"
 
 // Values of Move.Checks. Each changes the agent's checks, and nothing that runs.
 const (
@@ -275,6 +280,7 @@ func Draw(seed uint64) Plan {
 	drawSpecs(Source(seed, "specs", 0), &p)
 	slices.SortStableFunc(p.Moves, func(a, b Move) int { return int(a.At - b.At) })
 	drawStages(Source(seed, "stages", 0), &p)
+	drawOwn(Source(seed, "own", 0), p.Moves)
 	p.Faults, p.Odds = faults(r, p), odds(r)
 	drawAsks(Source(seed, "asks", 0), &p)
 	drawOperators(Source(seed, "persons", 0), &p)
@@ -374,6 +380,20 @@ func drawShapes(r *rand.Rand, all []Move) {
 			}
 		}
 		last[m.Group] = all[i]
+	}
+}
+
+// drawOwn gives a Slot a size of its own with every fourth change. The size stays with half of the changes after it.
+func drawOwn(r *rand.Rand, all []Move) {
+	last := map[string]string{}
+	for i, m := range all {
+		if all[i].Own = last[m.Group]; r.IntN(2) == 0 {
+			all[i].Own = ""
+		}
+		if r.IntN(4) == 0 && m.Replicas > 0 {
+			all[i].Own = Member(m.Group, r.IntN(m.Replicas))
+		}
+		last[m.Group] = all[i].Own
 	}
 }
 

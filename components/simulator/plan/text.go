@@ -105,7 +105,7 @@ func (p Plan) String() string {
 
 // words are the settings of a move that text writes as a word and a value, in order.
 func (m *Move) words() []worded {
-	return []worded{{"size", &m.Size}, {"image", &m.Image}, {"exclude", &m.Exclude}, {"pin", &m.Pin}, {"preserve", &m.Preserve}}
+	return []worded{{"size", &m.Size}, {"image", &m.Image}, {"own", &m.Own}, {"exclude", &m.Exclude}, {"pin", &m.Pin}, {"preserve", &m.Preserve}}
 }
 
 type worded struct {

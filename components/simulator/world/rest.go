@@ -93,7 +93,7 @@ func (w *World) spec(m plan.Move) group.Spec {
 	return s
 }
 
-// keepBack sets which members no rollout moves, or which move to another Revision.
+// keepBack sets which members no rollout moves, which move to another Revision, and which have a size of their own.
 func (w *World) keepBack(s *group.Spec, m plan.Move) {
 	s.UpdatePolicy.Partition = m.Partition
 	preserved := group.PreservedState{Disk: "data"}
@@ -113,6 +113,11 @@ func (w *World) keepBack(s *group.Spec, m plan.Move) {
 			own.PreservedState, s.Instances = preserved, nil
 		}
 		s.Instances = append(s.Instances, own)
+	}
+	if _, ordinal, err := group.ParseSlot(m.Own); err == nil {
+		own := s.Instance(ordinal)
+		own.InstanceType = plan.OwnSize
+		s.Instances = append(slices.DeleteFunc(s.Instances, func(i group.InstanceSettings) bool { return i.Ordinal == ordinal }), own)
 	}
 }
 
