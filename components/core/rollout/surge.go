@@ -23,7 +23,7 @@ func (w *world) extrasOfUse(named int) int {
 	n := named
 	if r := w.rec.Rollout; r.To == w.asked && r.State.Moves() && !w.surgeWaits() {
 		for i := range w.rec.Slots {
-			if one := &w.rec.Slots[i]; w.ofGroup(one) && w.spec.HasOrdinal(one.Ordinal) && w.waitsAtWork(one) {
+			if one := &w.rec.Slots[i]; w.ofGroup(one) && w.spec.HasOrdinal(one.Ordinal) && (w.waitsAtWork(one) || slices.ContainsFunc(w.rec.Operations, pausesHalfDone(one.Slot))) {
 				n++
 			}
 		}
@@ -118,6 +118,14 @@ func (w *world) surgeWaits() bool {
 	// A rollout completes all its Slots or none: a Slot that needs more disruption than allowed holds all.
 	allowed := group.MostDisruptive(w.spec)
 	return slices.ContainsFunc(w.rec.Slots, func(r group.SlotRecord) bool { return w.stepOf(&r).Harsher(allowed) })
+}
+
+// pausesHalfDone: the open step of the Slot waits between two parts of its change. The member may serve meanwhile, and its
+// step may have begun without an extra member, for example while too few members served to form a quorum.
+func pausesHalfDone(slot string) func(operation.Operation) bool {
+	return func(op operation.Operation) bool {
+		return op.Slot == slot && op.Kind == operation.Update && op.Phase == operation.Drained && op.Touched()
+	}
 }
 
 // waitsAtWork: the Slot serves, and the rollout will take it away for its update. The update needs no decision of an

@@ -85,7 +85,7 @@ func TestR15_AnExtraSlotIsWhereTheSpecNamesNone(t *testing.T) {
 
 // TestR15_AnExtraMemberComesForAMachineOfAnotherSize: a step ended after its Boot had proved the Revision, and before its
 // call for another size. The record names the Revision, and the update still needs an extra member. A step that is open
-// needs no further one.
+// needs no further one, unless its member serves between two parts of the change.
 func TestR15_AnExtraMemberComesForAMachineOfAnotherSize(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*fixture, *Instance)
@@ -98,6 +98,9 @@ func TestR15_AnExtraMemberComesForAMachineOfAnotherSize(t *testing.T) {
 			i.Shape.InstanceType = "tdx.large"
 			f.op(0, operation.Draining, nil)
 		}, nil},
+		"its step waits between two parts, and it serves": {func(f *fixture, _ *Instance) {
+			f.op(0, operation.Drained, func(op *operation.Operation) { op.Call.Applied = []operation.Part{operation.PartResources} })
+		}, []string{"CREATE db-1"}},
 	} {
 		f := newFixture(1, "none")
 		zero, one := 0, 1
