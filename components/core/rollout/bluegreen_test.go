@@ -71,6 +71,9 @@ func TestR15b_OtherStepsAreInPlace(t *testing.T) {
 		"pinned": {func(f *fixture) {
 			f.at(2, "B").spec.Instances = []group.InstanceSettings{{Ordinal: 2, PinnedRevision: f.rec.Status.Stable}}
 		}, "db-2"},
+		"never available": {func(f *fixture) {
+			f.sick(2).rec.Slots[2].WasAvailableAt = ""
+		}, "db-2"},
 		"env": {func(f *fixture) {
 			f.at(2, "B").rec.Slots[2].OwnEnv = "given"
 		}, "db-2"},
