@@ -48,10 +48,10 @@ var passes = []FaultKind{OverrideWindow, OverrideAfter, OverrideBake}
 // openLate is when the last window of a drawn group opens for the rest of the run.
 const openLate = 10 * time.Minute
 
-// drawChoices lets every second group without voters tolerate a failed Slot and every second of them replace its members, where its
-// budget permits that. Every fifth group has windows: for a minute or two, and late. Every third group with a stage asks
-// for its promotion. In every eighth seed an operator overrides a hold, and in half of the seeds with windows a clock is
-// set.
+// drawChoices lets every second group without voters tolerate a failed Slot. Every second of them replaces its members. The
+// budget has to permit both. Every fifth group has windows: for a minute or two, and late. Every third group with a stage asks
+// for its promotion. In every fourth seed with such a hold an operator overrides it, and in half of the seeds with windows
+// a clock is set.
 func drawChoices(r *rand.Rand, p *Plan) {
 	windows := false
 	for i := range p.Groups {
@@ -79,9 +79,19 @@ func drawChoices(r *rand.Rand, p *Plan) {
 	if steps, at := []time.Duration{-time.Hour, -5 * time.Minute, -time.Minute, time.Minute, 5 * time.Minute, time.Hour}[r.IntN(6)], upTo(r, Horizon); windows && r.IntN(2) == 0 {
 		p.Faults = append(p.Faults, Fault{Kind: Skew, At: at, Target: Coordinator(r.IntN(p.Coordinators)), By: steps})
 	}
-	if r.IntN(8) == 0 {
-		at := time.Minute + upTo(r, Horizon-time.Minute)
-		p.Faults = append(p.Faults, Fault{Kind: passes[r.IntN(len(passes))], At: at, For: time.Second + upTo(r, Horizon-at), Target: p.Groups[r.IntN(len(p.Groups))].Name})
+	var held []Fault
+	for _, g := range p.Groups {
+		windowed := slices.ContainsFunc(p.Moves, func(m Move) bool { return m.Group == g.Name && m.Window != "" })
+		for kind, is := range []bool{windowed, g.After != "", g.Stage > 0} {
+			if is {
+				held = append(held, Fault{Kind: passes[kind], Target: g.Name})
+			}
+		}
+	}
+	if at := time.Minute + upTo(r, Horizon-time.Minute); len(held) > 0 && r.IntN(4) == 0 {
+		f := held[r.IntN(len(held))]
+		f.At, f.For = at, time.Second+upTo(r, Horizon-at)
+		p.Faults = append(p.Faults, f)
 	}
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return int(a.At - b.At) })
 }
