@@ -39,10 +39,10 @@ func TestEachWordAboutTheFleetHasItsEffect(t *testing.T) {
 		"limit of creations": {two + " none" + app + "\nlimits 0s 0 0 1", func(out trace.Trace) bool {
 			return mostAtOnce(out, operation.Create) == 1 && mostAtOnce(out, operation.Update) == 2
 		}},
-		"limits hold no repair": {strings.Replace(two, "move 1m30s pg two 3\nmove 1m30s app two 3", "move 1m30s app ill 3\nmove 6m app one 3", 1) + " auto" + app + " deadline 4m\nlimits 0s 1 1 1\nfault 2m halt pg-0 0s 0s", func(out trace.Trace) bool {
+		"limits hold no repair": {strings.Replace(strings.Replace(two, "heal 6m", "heal 12m", 1), "move 1m30s pg two 3\nmove 1m30s app two 3", "move 1m30s app ill 3\nmove 11m app one 3", 1) + " auto" + app + " deadline 8m\nlimits 0s 1 1 1\nfault 2m halt pg-0 0s 0s", func(out trace.Trace) bool {
 			failed := slices.IndexFunc(out, func(e trace.Event) bool { return e.Operation != nil && e.Operation.Phase == operation.Failed })
 			served := slices.IndexFunc(out, func(e trace.Event) bool { return e.Kind == trace.Served && e.Slot == "pg-0" && e.At > 2*time.Minute })
-			return failed > 0 && out[failed].At > 5*time.Minute && served > 0 && out[served].At < 3*time.Minute
+			return failed > 0 && out[failed].At > 9*time.Minute && served > 0 && out[served].At < 3*time.Minute
 		}},
 		"limits that are removed": {two + " none" + app + "\nlimits 0s 1 0 0\nlimits 1m 0 0 0", func(out trace.Trace) bool { return mostAtOnce(out, operation.Update) == 2 }},
 		"priority": {two + " none priority 90" + app + "\nlimits 0s 1 0 0", func(out trace.Trace) bool {

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"strings"
 	"time"
 
 	"cadre.dev/core/operation"
@@ -18,9 +19,22 @@ func limits(t trace.Trace) []Violation {
 		to   store.Limits
 	}
 	all := []change{{}}
+	held := map[string]bool{} // the Slots whose last status names a limit
 	walk(t, func(s *state, i int, e trace.Event) {
+		for slot := range held {
+			if m := s.members[slot]; m != nil && s.down(slot) && s.now-m.changed > lostAfter+EvidenceAge {
+				f.add(i, "%s is out of service since %s, and a limit of the cluster holds its repair", slot, m.changed)
+				delete(held, slot)
+			}
+		}
 		if e.Kind != trace.Committed {
 			return
+		}
+		if strings.HasPrefix(e.Key, "groups/"+e.Group+"/slots/") {
+			delete(held, e.Slot)
+			if e.Limited && !e.Deleted {
+				held[e.Slot] = true
+			}
 		}
 		if e.Limits != nil {
 			next := change{from: e.At}
@@ -28,9 +42,6 @@ func limits(t trace.Trace) []Violation {
 				next.to = *e.Limits
 			}
 			all = append(all, next)
-		}
-		if m := s.members[e.Slot]; e.Limited && !e.Deleted && m != nil && s.down(e.Slot) && s.now-m.changed > lostAfter+EvidenceAge {
-			f.add(i, "%s is out of service since %s, and a limit of the cluster holds its repair", e.Slot, m.changed)
 		}
 		op := e.Operation
 		if op == nil || e.Deleted || op.Phase.Ended() || s.operations[op.ID] != nil {

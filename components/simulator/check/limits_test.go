@@ -42,7 +42,7 @@ func limitCases() cases {
 			{"a second rollout", three("none").limit(0, 1, 0).op("a", "pg-2", draining, rolls).op("b", "kv-1", draining, rolls, of("kv"))},
 			{"a second creation", three("none").limit(0, 0, 1).op("a", "pg-3", acting, creates).op("b", "pg-4", acting, creates)},
 			{"a limit that was lowered long ago", one().limit(1, 0, 0).op("b", "pg-1", draining, rolls)},
-			{"a repair that waits for a limit", waits(down(10 * time.Minute))},
+			{"a repair that waits for a limit", waits(down(time.Minute)).after(10 * time.Minute).operator("any")},
 		},
 		good: []named{
 			{"the first step", one()},
@@ -55,7 +55,8 @@ func limitCases() cases {
 			{"a limit that was lowered a moment ago", steps(2).op("a", "pg-2", draining, rolls).limit(1, 0, 0).after(-time.Minute).op("b", "pg-1", draining, rolls)},
 			{"no limit any more", one().limit(1, 0, 0).then(func(e *trace.Event) { e.Deleted = true }).op("b", "pg-1", draining, rolls)},
 			{"the step of a member that serves waits", waits(three("none").binds("pg-0").after(10 * time.Minute))},
-			{"a member that is down since a moment", waits(down(time.Minute))},
+			{"a member that is down since a moment", waits(down(time.Minute)).operator("any")},
+			{"its repair began", waits(down(time.Minute)).commit(trace.Event{Key: "groups/pg/slots/pg-0", Group: "pg", Slot: "pg-0"}).after(10 * time.Minute).operator("any")},
 		},
 	}
 }
