@@ -77,6 +77,8 @@ func launchCluster(ctx context.Context, binary, dir string, n int) (*Cluster, er
 	for i := range n {
 		name := fmt.Sprintf("server-%d", i)
 		config := serverConfig(ports[portsEach*i:portsEach*(i+1)], clusterToken)
+		// Without it autopilot removes a dead server after some seconds, before the test that does so.
+		config["autopilot"] = map[string]any{"min_quorum": n}
 		config["node_name"], config["bootstrap_expect"], config["retry_join"], config["retry_interval"] = name, n, join, "1s"
 		p, err := startAgent(ctx, binary, filepath.Join(dir, name), config)
 		if err != nil {
