@@ -106,7 +106,8 @@ func (op Operation) fromJoining(f Facts, now time.Time) (Operation, []Effect) {
 	if op.hashTells() && f.Platform != nil && f.Platform.ComposeHash != op.Call.HashWanted {
 		return op.because("the platform shows another compose hash than the one called for").overdue(f, now)
 	}
-	if op.Kind == Update && f.Platform != nil && !f.Platform.Shape.Shows(f.WantedShape) {
+	// A refresh gave no size: a size that the Slot got meanwhile is another step.
+	if op.Call.Shapes() && op.Kind == Update && f.Platform != nil && !f.Platform.Shape.Shows(f.WantedShape) {
 		return op.because("the platform shows another instance type, OS image or disk than the one called for").overdue(f, now)
 	}
 	// Availability from before this phase, or from before new checks were judged, proves nothing about this step.

@@ -114,10 +114,10 @@ func (w *world) ownSizeWord(m *member) string {
 	switch differs := i.Shape.SizeDiffers(wanted); {
 	case differs && (own != "" || m.record.Assigned == m.want.revision):
 		return group.OwnUnapplied
-	case own != "":
+	case own != "" && i.Shape.InstanceType != "":
 		return group.OwnApplied
 	}
-	return ""
+	return "" // a platform that shows no size gets no step for one
 }
 
 // RefusedSize is the key in Observation.Refused of a size that a Slot has of its own.

@@ -268,3 +268,16 @@ func TestR39_AnotherSizeIsAnotherTry(t *testing.T) {
 		}
 	}
 }
+
+// TestR99_AFailedStepForASizeIsAVerdict although its member serves: the step is not tried again.
+func TestR99_AFailedStepForASizeIsAVerdict(t *testing.T) {
+	f := resized(t)
+	f.op(1, operation.Failed, func(op *operation.Operation) {
+		failedStep(op)
+		op.From, op.To, op.Way.Mode = f.rec.Rollout.To, f.rec.Rollout.To, operation.ModeOwn
+		op.Call.OwnInstanceType = f.spec.Instance(1).InstanceType
+	})
+	if p := f.plan(); p.Rollout.State != operation.FailedState || p.Rollout.Verdict == nil || p.Rollout.Verdict.Slot != "db-1" {
+		t.Errorf("state %s: %s", p.Rollout.State, p.Rollout.Reason)
+	}
+}

@@ -54,7 +54,8 @@ func (w *world) evidenceOf(m *member) *operation.Verdict {
 		}
 		return nil
 	}
-	if m.available && m.observed == w.target || !m.inScope() {
+	// A member that serves at the target may still be without its size, and its step is not tried again.
+	if m.available && m.observed == w.target && (!w.outdated(m) || !w.triedAtTarget(m, false)) || !m.inScope() {
 		return nil
 	}
 	last := m.last()

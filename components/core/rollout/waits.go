@@ -37,7 +37,7 @@ func (w *world) lacksDecision() bool {
 }
 
 // endedByWord are the holds that only the workload's or an operator's permission ends, after any time.
-var endedByWord = []string{HoldMayDisrupt, HoldBusy, HoldLeaderNeedsApproval, HoldVersionStep, HoldIrreversible, HoldInterruption, HoldProtected, HoldDrained, HoldGateClosed, HoldAfterGroup}
+var endedByWord = []string{HoldMayDisrupt, HoldBusy, HoldLeaderNeedsApproval, HoldVersionStep, HoldIrreversible, HoldInterruption, HoldProtected, HoldDrained, HoldGateClosed, HoldAfterGroup, HoldPrecondition}
 
 // waitsByWord: each outdated Slot waits only for one of these holds or the named one, or for another Slot that does. No
 // other Slot is in trouble. A leader's step follows all other steps, and a step of another failure domain follows those of
