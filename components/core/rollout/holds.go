@@ -70,7 +70,12 @@ func (w *world) stoppedBy() string {
 
 // holdsOfFailure: after a failure no voluntary step begins until an operator decides (R99).
 func (w *world) holdsOfFailure(c candidate, _ evaluation) []Hold {
-	if w.rollout.State != operation.FailedState || c.marked && c.m.attempts(c.to) > 0 {
+	switch {
+	case c.marked && c.m.attempts(c.to) > 0:
+		return nil
+	case w.tolerates(c.m):
+		return []Hold{hold(HoldRolloutFailed, "max_failed tolerates that its step failed: %s; to try it again: cadre instance update %s", w.evidenceOf(c.m).Reason, c.m.slot)}
+	case w.rollout.State != operation.FailedState:
 		return nil
 	}
 	return []Hold{hold(HoldRolloutFailed, "the rollout failed (%s); write a corrected spec, go back: cadre rollout undo %s, or let it go on: cadre rollout retry %s --reason WHY", w.rollout.Reason, w.spec.Name, w.spec.Name)}

@@ -27,9 +27,25 @@ func (w *world) extrasOfUse(named int) int {
 				n++
 			}
 		}
+		if n > named {
+			n += w.failedSteps(r.To)
+		}
 	}
 	if n == 1 && w.spec.Replicas == 1 && group.HasVoters(w.spec) {
 		return 2 // of two voters none can be spared
+	}
+	return n
+}
+
+// failedSteps counts the Slots whose step to a Revision ended without an available member. Where max_failed tolerates them,
+// each takes the room that an extra member makes for another Slot.
+func (w *world) failedSteps(to string) (n int) {
+	if w.spec.UpdatePolicy.MaxFailed == 0 {
+		return 0
+	}
+	for i := range w.rec.Slots {
+		r := &w.rec.Slots[i]
+		n += btoi(w.ofGroup(r) && w.spec.HasOrdinal(r.Ordinal) && r.Assigned == to && r.WasAvailableAt != to && !w.underWay(r.Slot))
 	}
 	return n
 }

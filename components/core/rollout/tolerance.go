@@ -12,8 +12,9 @@ import (
 
 // tolerated returns the Slots whose step failed, while they are no more than max_failed. The rollout goes on with the
 // other Slots, and these keep their part of the budget (R100). One failure more, and none is tolerated. An undecided
-// call is no failure: it stops all other calls until it is decided. A set of voters tolerates none, and a stage has to
-// prove the Revision with one Slot at least.
+// call is no failure: it stops all other calls until it is decided. A set of voters tolerates none. A stage, and a group
+// without one, has to prove the Revision with one Slot at least. An extra member is updated first to prove the Revision
+// and to make room for the others, so that its failure is not tolerated.
 func (w *world) tolerated() []*member {
 	limit := w.spec.UpdatePolicy.MaxFailed
 	if limit == 0 || group.HasVoters(w.spec) || w.view.voting {
@@ -27,8 +28,10 @@ func (w *world) tolerated() []*member {
 			}
 		}
 		s := w.openStage()
-		proves := func(m *member) bool { return s.members[m] && !slices.Contains(failed, m) }
-		if len(failed) > limit || len(s.members) > 0 && !slices.ContainsFunc(w.members, proves) {
+		proves := func(m *member) bool {
+			return !m.extra && m.inScope() && m.want.revision == w.target && s.lets(m) && !slices.Contains(failed, m)
+		}
+		if len(failed) > limit || slices.ContainsFunc(failed, func(m *member) bool { return m.extra }) || !slices.ContainsFunc(w.members, proves) {
 			return nil
 		}
 		return failed

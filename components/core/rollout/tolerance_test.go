@@ -109,3 +109,38 @@ func TestR100_AStageProvesTheRevision(t *testing.T) {
 		}
 	}
 }
+
+// A Revision that no Slot proved is no Revision to leave a group at.
+func TestR100_AGroupProvesTheRevision(t *testing.T) {
+	f := newFixture(1, "none").want("B").rolling().at(0, "B").sick(0).op(0, operation.Failed, failedStep)
+	f.spec.UpdatePolicy.MaxFailed = 1
+	if p := f.plan(); p.Rollout.State != operation.FailedState {
+		t.Errorf("its only slot failed: state %s: %s", p.Rollout.State, p.Rollout.Reason)
+	}
+}
+
+// An extra member makes room for the others and proves the Revision first. The others would wait for it until the
+// progress deadline.
+func TestR100_TheFailureOfAnExtraMemberIsNotTolerated(t *testing.T) {
+	f := surged(2, "none")
+	f.spec.UpdatePolicy.MaxFailed, f.spec.UpdatePolicy.MaxSurgeFixed = 1, intp(2)
+	f.at(2, "B").sick(2).op(2, operation.Failed, failedStep)
+	if p := f.plan(); p.Rollout.State != operation.FailedState || p.Rollout.Verdict == nil || p.Rollout.Verdict.Slot != "db-2" {
+		t.Errorf("state %s: %s", p.Rollout.State, p.Rollout.Reason)
+	}
+}
+
+// A tolerated failure takes the room that an extra member makes, so that another one has to make room for the rest.
+func TestR100_AnExtraMemberComesForEachToleratedFailure(t *testing.T) {
+	f := surged(2, "none")
+	f.spec.UpdatePolicy.MaxFailed, f.spec.UpdatePolicy.MaxSurgeFixed = 1, intp(2)
+	f.at(2, "B").at(1, "B").sick(1).op(1, operation.Failed, failedStep)
+	f.rec.Slots[1].WasAvailableAt = revisionOf(f.spec, "A")
+	p := f.plan()
+	if a := actionOf(t, p, "db-3"); a.Kind != operation.Create || !a.Extra || !a.Execute {
+		t.Errorf("%+v", a)
+	}
+	if p.Rollout.State != operation.Running {
+		t.Errorf("state %s: %s", p.Rollout.State, p.Rollout.Reason)
+	}
+}

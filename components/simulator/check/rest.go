@@ -138,8 +138,8 @@ func (s *state) waitsForOperator(name string, e trace.Event) bool {
 	case r == nil:
 	case r.State == operation.FailedState && !s.failedStuck(r):
 		return true
-	case r.State == operation.PartitionReached && s.allServe(name) && !s.underWay(name):
-		return true // an operator releases the members that are kept from the target
+	case r.State == operation.PartitionReached && (s.allServe(name) || s.spec(name).UpdatePolicy.MaxFailed > 0) && !s.underWay(name):
+		return true // an operator releases the members that are kept from the target, and decides about tolerated failures
 	case r.State == operation.RolledBack && s.allServe(name) && !s.underWay(name):
 		return true
 	case r.State == operation.PausedState && (s.switched(freezeSwitch) || s.switched(freezeOf(name)) || s.switched("control/pause/"+name)):
