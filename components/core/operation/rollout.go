@@ -99,6 +99,8 @@ type Back struct {
 	Transfers int `json:"transfers,omitempty"`
 	// Over: an operator retried the rolled back rollout, which goes to its own Revision again.
 	Over bool `json:"over,omitempty"`
+	// Done: every Slot returned once. Later steps follow all settings of the spec.
+	Done bool `json:"done,omitempty"`
 }
 
 // Goal is the Revision that the rollout moves its Slots to now.

@@ -84,6 +84,7 @@ func (w *world) trackRollout() {
 func (w *world) end(excluded, why string) {
 	switch partition := w.spec.UpdatePolicy.Partition; {
 	case w.target != w.asked:
+		w.rollout.Back.Done = true
 		w.setState(operation.RolledBack, w.rolledBackText(excluded, why))
 	case partition > 0 && len(w.tolerated()) == 0:
 		w.setState(operation.PartitionReached, fmt.Sprintf("every slot from ordinal %d on is at the target", partition))
@@ -127,6 +128,10 @@ func (w *world) startRollout() {
 	old := w.rec.Rollout
 	if old != nil && w.goesOn(old) {
 		r := *old
+		if r.Back != nil {
+			back := *r.Back // other passes read the record as well
+			r.Back = &back
+		}
 		w.rollout = &r
 		return
 	}

@@ -27,9 +27,11 @@ func (w *world) turnBack() {
 	if err != nil {
 		return // trackRollout stops the rollout
 	}
-	// These settings slow down a rollout that an operator watches. The rollback leaves a Revision that failed.
-	back.UpdatePolicy.StepDelay, back.UpdatePolicy.Leader, back.UpdatePolicy.Windows = 0, group.LeaderLast, nil
-	back.After = nil // a group in `after` may be away because of that Revision
+	if !r.Back.Done {
+		// These settings slow down a rollout that an operator watches. The rollback leaves a Revision that failed.
+		back.UpdatePolicy.StepDelay, back.UpdatePolicy.Leader, back.UpdatePolicy.Windows = 0, group.LeaderLast, nil
+		back.After = nil // a group in `after` may be away because of that Revision
+	}
 	if h := back.AutoHealing; h != nil {
 		newest := *h
 		newest.At, back.AutoHealing = group.HealAtNewest, &newest
