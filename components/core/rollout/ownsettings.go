@@ -120,14 +120,15 @@ func (w *world) ownSizeWord(m *member) string {
 	return "" // a platform that shows no size gets no step for one
 }
 
-// RefusedSize is the key in Observation.Refused of a size that a Slot has of its own.
+// RefusedSize is the key in Observation.Refused of a size of one Slot: its own, or the template's that it goes back to.
 func RefusedSize(slot, instanceType string) string { return slot + " " + instanceType }
 
 // refusedStep returns why the platform would refuse a step of a Slot to a Revision: for the Revision itself, or for the
-// Slot's own size; "": it is not known to refuse the step.
+// Slot's wanted size; "": it is not known to refuse the step.
 func (w *world) refusedStep(slot string, ordinal int, to string) string {
 	if reason := w.obs.Refused[to]; reason != "" || len(w.obs.Refused) == 0 {
 		return reason
 	}
-	return w.obs.Refused[RefusedSize(slot, w.spec.Instance(ordinal).InstanceType)]
+	wanted, _ := w.shapeOf(ordinal, to)
+	return w.obs.Refused[RefusedSize(slot, wanted.InstanceType)]
 }

@@ -80,6 +80,9 @@ type Operator struct {
 	// refused is why a Revision's document may not be allowed, by the platform's last answer;
 	// guarded by mu.
 	refused map[string]string
+	// sizes are the answers about the sizes of single Slots, by Slot; guarded by mu. Losing an entry costs
+	// another question.
+	sizes map[string]askedSize
 	// looks are reads of the platform's task records, by Operation id; guarded by mu. Losing an
 	// entry costs another read.
 	looks map[string]taskLook
@@ -92,7 +95,7 @@ type Operator struct {
 func New(cfg Config) *Operator {
 	cfg.Timing = cfg.Timing.OrDefault()
 	return &Operator{cfg: cfg, prepared: map[string]prepared{}, answers: map[string]operation.CallResult{}, notBefore: map[string]time.Time{}, refused: map[string]string{},
-		asked: map[string]map[string]bool{}, looks: map[string]taskLook{}}
+		asked: map[string]map[string]bool{}, sizes: map[string]askedSize{}, looks: map[string]taskLook{}}
 }
 
 // Took records when the Lease was taken. It clears this process' memory of an earlier Term, which
@@ -104,6 +107,7 @@ func (o *Operator) Took(at time.Time) {
 	clear(o.prepared)
 	clear(o.answers)
 	clear(o.asked)
+	clear(o.sizes)
 	clear(o.looks)
 	clear(o.refused)
 }

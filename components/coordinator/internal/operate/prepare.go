@@ -88,7 +88,7 @@ func (o *Operator) prepare(ctx context.Context, lease store.Lease, v *view.View,
 		hold("%s: %s", d.Code, d.Message)
 		return nil
 	}
-	if reason := o.sizeRefused(seen, op); reason != "" {
+	if reason := o.sizeRefused(v, seen, op); reason != "" {
 		hold("blocked(precondition): %s", reason)
 		facts.Unmet, facts.Refused = true, facts.SafeReason
 		return nil
@@ -162,15 +162,17 @@ func (o *Operator) provision(ctx context.Context, v *view.View, seen observe.See
 	}
 	ctx, cancel := context.WithTimeout(ctx, defaultProvisionTime)
 	defer cancel()
+	if err := o.sizeOffered(ctx, v, seen, op); err != nil {
+		return prepared{}, err // no reason against the Revision
+	}
 	defer func() {
 		if err != nil || vm != "" || !o.cfg.Timing.StopFirst {
 			o.judged(op.To, err)
 		} // otherwise the hosts of the present CVMs were not asked
 	}()
 	names := p.template
-	if own := ownSize(seen, op, template); own != "" {
-		// judgeOwnSizes asks about it: a size of one Slot is no reason against the Revision.
-		p.template.InstanceType, names.InstanceType = own, ""
+	if size := apartOf(v, seen, op, template); size != "" {
+		p.template.InstanceType, names.InstanceType = size, ""
 	}
 	if err := o.offered(ctx, seen, vm, names); err != nil {
 		return prepared{}, err

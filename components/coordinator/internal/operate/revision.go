@@ -24,7 +24,7 @@ import (
 // content. The sizes of single Slots are asked about as well.
 func (o *Operator) EnsureRevision(ctx context.Context, lease store.Lease, v *view.View, seen observe.Seen) (changed bool, err error) {
 	if seen.Now.Complete() {
-		o.judgeOwnSizes(ctx, seen)
+		o.judgeSizes(ctx, v, seen)
 	}
 	vm := anyInstance(seen, appOf(seen))
 	if vm == "" || !seen.Now.Complete() {
@@ -95,18 +95,18 @@ func (o *Operator) toProvision(v *view.View, seen observe.Seen) map[string]strin
 // the CVM already has. mover therefore prefers a CVM that lacks the target's names, then any other
 // CVM that still has to move; "": there is none.
 func mover(v *view.View, seen observe.Seen, revision string, now time.Time) (vm string) {
-	app, assigned, own := appOf(seen), map[string]string{}, map[string]bool{}
+	app, slots := appOf(seen), map[string]group.SlotRecord{}
 	t, _ := templateOf(v, seen.Spec, revision)
 	for _, s := range v.SlotsOf(seen.Spec.Name) {
 		if follows(v, seen.Spec, s, now) {
-			assigned[s.VMUUID], own[s.VMUUID] = s.Assigned, seen.Spec.OwnInstanceType(s.Ordinal, t) != ""
+			slots[s.VMUUID] = s
 		}
 	}
 	for _, i := range seen.Listing.Instances {
-		at, bound := assigned[i.VMUUID]
+		s, bound := slots[i.VMUUID]
 		switch {
-		case i.AppID != app || i.VMUUID == "" || !bound || at == revision:
-		case !own[i.VMUUID] && (!group.SameOSImage(i.OSImage, t.OSImage) || i.InstanceType != t.InstanceType):
+		case i.AppID != app || i.VMUUID == "" || !bound || s.Assigned == revision:
+		case sizeApart(v, seen.Spec, s.Ordinal, i.InstanceType, t) == "" && (!group.SameOSImage(i.OSImage, t.OSImage) || i.InstanceType != t.InstanceType):
 			return i.VMUUID
 		default:
 			vm = cmp.Or(vm, i.VMUUID)

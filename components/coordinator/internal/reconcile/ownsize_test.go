@@ -82,6 +82,70 @@ func TestR74_ASizeOfOneSlotThatIsNotOffered(t *testing.T) {
 	})
 }
 
+// TestR74_ASlotGoesBackToAWithdrawnSize: a Slot loses its own size after the platform has withdrawn the
+// template's, which other CVMs keep. The Slot is held before it is touched. The Revision is not refused,
+// since each other Slot goes on.
+func TestR74_ASlotGoesBackToAWithdrawnSize(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		own := spec("one")
+		own.Instances = []group.InstanceSettings{{Ordinal: 2, InstanceType: "tdx.large"}}
+		w.apply(own)
+		w.until("creation", 5*time.Minute, w.sized(own, "tdx.small", "tdx.small", "tdx.large"))
+		w.offers(platform.Offer{OSImages: []string{"dstack-0.5.7"}, InstanceTypes: []string{"tdx.large"}})
+		steps := len(w.view().Operations)
+		w.apply(spec("one"))
+		w.until("the hold", 2*time.Minute, w.says("UPDATE of pg-2 is held, blocked(precondition)"))
+		w.until("its reason", time.Minute, w.says(`template.instance_type \"tdx.small\": choose one of tdx.large`))
+		tick(t.Context(), 10*time.Minute)
+		if now := len(w.view().Operations); now != steps || w.status().Available != 3 {
+			t.Errorf("%d operations, %d before; %d available: %s", now, steps, w.status().Available, w.status().Message)
+		}
+		next := spec("two")
+		w.apply(next)
+		w.until("another slot", 10*time.Minute, w.runs(map[string]string{"pg-1": next.Revision(), "pg-2": own.Revision()}))
+		w.offers(platform.Offer{OSImages: []string{"dstack-0.5.7"}, InstanceTypes: []string{"tdx.small", "tdx.large"}})
+		w.until("a size that is offered again", 10*time.Minute, w.sized(next, "tdx.small", "tdx.small", "tdx.small"))
+	})
+}
+
+// TestR74_ASizeIsAskedAboutOnce: a Slot that waits with its step costs no question in each pass. Its step
+// asks once more, and a size that was withdrawn meanwhile holds the next step.
+func TestR74_ASizeIsAskedAboutOnce(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		sizes := platform.Offer{OSImages: []string{"dstack-0.5.7"}, InstanceTypes: []string{"tdx.small", "tdx.large"}}
+		w.offers(sizes)
+		w.apply(spec("one"))
+		w.until("creation", 2*time.Minute, w.complete("one"))
+		own := spec("one")
+		own.UpdatePolicy.Type = group.Opportunistic
+		own.Instances = []group.InstanceSettings{{Ordinal: 1, InstanceType: "tdx.large"}}
+		before := w.questions()
+		w.apply(own)
+		tick(t.Context(), 10*time.Minute)
+		if got := w.questions() - before; got != 1 {
+			t.Errorf("%d questions about the offer", got)
+		}
+		sizes.InstanceTypes = []string{"tdx.small"}
+		w.offers(sizes)
+		own.UpdatePolicy.Type = group.Proactive
+		w.apply(own)
+		w.until("the end of the step", 5*time.Minute, w.steps(operation.Aborted, operation.CausePrecondition, 1))
+		steps := len(w.view().Operations)
+		w.until("the hold", 2*time.Minute, w.says("UPDATE of pg-1 is held, blocked(precondition)"))
+		tick(t.Context(), 10*time.Minute)
+		if now := len(w.view().Operations); now != steps || w.status().Available != 3 || len(w.made("resize")) > 0 {
+			t.Errorf("%d operations, %d before; %d available; calls %v", now, steps, w.status().Available, w.made("resize"))
+		}
+	})
+}
+
+// questions counts how often the platform was asked about its offer.
+func (w *world) questions() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.offersAsked
+}
+
 // sized: all members are available at the spec's Revision, with these sizes by ordinal, and the
 // rollout is complete.
 func (w *world) sized(s group.Spec, sizes ...string) func() bool {

@@ -95,6 +95,7 @@ func (l link) Create(ctx context.Context, req platform.CreateRequest) (platform.
 func (l link) Offer(context.Context) (platform.Offer, error) {
 	l.w.mu.Lock()
 	defer l.w.mu.Unlock()
+	l.w.offersAsked++
 	return l.w.offer, nil
 }
 

@@ -74,6 +74,8 @@ type world struct {
 	measureError error
 	// offer is the platform's offer; zero: the platform does not list it.
 	offer platform.Offer
+	// offersAsked counts the questions about the offer.
+	offersAsked int
 	// hosts are the platform's nodes.
 	hosts []platform.Node
 	// away is the highest number of members that were away at once.
