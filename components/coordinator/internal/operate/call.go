@@ -123,7 +123,10 @@ func (o *Operator) create(ctx context.Context, seen observe.Seen, op operation.O
 		return fmt.Errorf("%w: the creation is not prepared any more", platform.ErrBusy)
 	}
 	req := platform.CreateRequest{Name: o.platformName(seen, op.Slot), Provisioned: p.provisioned, Template: p.template, Node: op.Call.Node, NotOn: effect.NotOn}
-	req.Template.Env, req.Template.InstanceType = envOf(seen, op, p.content), cmp.Or(op.Call.OwnInstanceType, p.content.InstanceType)
+	req.Template.Env, req.Template.InstanceType = envOf(seen, op, p.content), p.content.InstanceType
+	if op.Call.OwnInstanceType != "" && !o.sizesApp(p) {
+		req.Template.InstanceType = op.Call.OwnInstanceType
+	}
 	if !p.newApp {
 		req.AppID = p.provisioned.AppID
 	}

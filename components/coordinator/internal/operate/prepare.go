@@ -171,7 +171,7 @@ func (o *Operator) provision(ctx context.Context, v *view.View, seen observe.See
 		} // otherwise the hosts of the present CVMs were not asked
 	}()
 	names := p.template
-	if size := apartOf(v, seen, op, template); size != "" {
+	if size := apartOf(v, seen, op, template); size != "" && !o.sizesApp(p) {
 		p.template.InstanceType, names.InstanceType = size, ""
 	}
 	if err := o.offered(ctx, seen, vm, names); err != nil {
@@ -197,6 +197,11 @@ func (o *Operator) provision(ctx context.Context, v *view.View, seen observe.See
 	}
 	return p, nil
 }
+
+// sizesApp: the Create gives its size to the app, and each later CVM of the app gets that size. The size of its
+// own Create is ignored. A new app therefore has the size of the template, and a step gives the Slot its own
+// size afterwards. On own hosts each Create decides about its CVM.
+func (o *Operator) sizesApp(p prepared) bool { return p.newApp && !o.cfg.Timing.StopFirst }
 
 // throughFor is how the platform is asked about a new CVM in the group's app: through the CVM vm, or through none. newApp:
 // no CVM was made in the app. On own hosts no CVM is named, since the image of its host says nothing about the host of

@@ -12,14 +12,14 @@ import (
 )
 
 // One Slot's own size reaches the CVM of that Slot alone, by one call. A CVM that is made for the
-// Slot has it from the beginning, and a Slot without a size of its own goes back to the template's.
+// Slot has the size of the app first. A Slot without a size of its own goes back to the template's.
 func TestASlotIsGivenItsOwnSize(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
 		first := spec("one")
 		first.Instances = []group.InstanceSettings{{Ordinal: 2, InstanceType: "tdx.medium"}}
 		w.apply(first)
 		w.until("creation", 2*time.Minute, w.sized(first, "tdx.small", "tdx.small", "tdx.medium"))
-		if got := w.made("resize"); len(got) != 0 {
+		if got := w.made("resize"); !slices.Equal(got, []string{"resize demo-pg-2"}) {
 			t.Errorf("the creation took %v", got)
 		}
 		calls := len(w.made(""))
@@ -41,6 +41,20 @@ func TestASlotIsGivenItsOwnSize(t *testing.T) {
 		back.Instances = nil
 		w.apply(back)
 		w.until("without it", 5*time.Minute, w.sized(back, "tdx.medium", "tdx.medium", "tdx.medium"))
+	})
+}
+
+// TestAnAppHasTheSizeOfTheTemplate: the first CVM decides the size of the app, and so that of each later
+// CVM, also of a Slot that has a size of its own.
+func TestAnAppHasTheSizeOfTheTemplate(t *testing.T) {
+	run(t, func(t *testing.T, w *world) {
+		first := spec("one")
+		first.Instances = []group.InstanceSettings{{Ordinal: 0, InstanceType: "tdx.large"}}
+		w.apply(first)
+		w.until("creation", 5*time.Minute, w.sized(first, "tdx.large", "tdx.small", "tdx.small"))
+		if got := w.made("resize"); !slices.Equal(got, []string{"resize demo-pg-0"}) {
+			t.Errorf("resizes: %v", got)
+		}
 	})
 }
 

@@ -64,11 +64,13 @@ type Cloud[G Guest] struct {
 	asked int
 	// documents are the provisioned documents by hash.
 	documents map[string][]byte
+	// sizes are the instance types of the apps.
+	sizes map[string]string
 }
 
 // New returns an empty cloud.
 func New[G Guest](cfg Config[G]) *Cloud[G] {
-	return &Cloud[G]{cfg: cfg, cvms: map[string]*CVM[G]{}, documents: map[string][]byte{}}
+	return &Cloud[G]{cfg: cfg, cvms: map[string]*CVM[G]{}, documents: map[string][]byte{}, sizes: map[string]string{}}
 }
 
 // AllLocked returns the CVMs by name. Do not change its elements; a creation or removal makes a new

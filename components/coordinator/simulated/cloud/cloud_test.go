@@ -90,6 +90,31 @@ func (b *bench) now(vmUUID string) platform.Instance {
 	return i
 }
 
+// TestAnAppDecidesTheSizeOfItsCVMs: the hosted platform takes no size for a CVM in an existing app. Own
+// hosts take one for each CVM.
+func TestAnAppDecidesTheSizeOfItsCVMs(t *testing.T) {
+	for stopFirst, want := range map[bool]string{false: "tdx.small", true: "tdx.large"} {
+		synctest.Test(t, func(t *testing.T) {
+			b := &bench{t: t}
+			b.Link = cloud.New(cloud.Config[guest]{
+				Lock: &b.mu, Guest: func(*cloud.CVM[guest]) guest { return guest{&b.told} }, BootTakes: func(*cloud.CVM[guest]) time.Duration { return bootTakes },
+				Settle: time.Minute, StopFirst: stopFirst,
+			}).Link(b.carry)
+			first, err := b.create("one")
+			if err != nil {
+				t.Fatal(err)
+			}
+			made, err := b.Create(t.Context(), platform.CreateRequest{
+				Name: "sim-pg-1", AppID: first.AppID, Provisioned: platform.Provisioned{AppID: first.AppID}, Template: platform.Template{InstanceType: "tdx.large"},
+			})
+			if got := b.now(made.VMUUID); err != nil || got.InstanceType != want || first.InstanceType != "tdx.small" {
+				t.Errorf("stop first %t: %s after %s, %v", stopFirst, got.InstanceType, first.InstanceType, err)
+			}
+			time.Sleep(bootTakes)
+		})
+	}
+}
+
 func TestARestartWithinARestartIsOneBoot(t *testing.T) {
 	try(t, func(t *testing.T, b *bench) {
 		made, err := b.create("one")

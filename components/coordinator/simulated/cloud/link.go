@@ -113,6 +113,9 @@ func (l *Link[G]) Create(ctx context.Context, req platform.CreateRequest) (platf
 		if l.cvms[one.Name] != nil {
 			return fmt.Errorf("%w: 409: a CVM of that name exists", platform.ErrRefused)
 		}
+		if !l.cfg.StopFirst {
+			l.sizeLocked(one, req.AppID == "")
+		}
 		l.cvms[one.Name], l.sorted = one, nil
 		l.bootLocked(one, req.Provisioned.ComposeHash)
 		return nil
@@ -123,6 +126,16 @@ func (l *Link[G]) Create(ctx context.Context, req platform.CreateRequest) (platf
 	l.cfg.Lock.Lock()
 	defer l.cfg.Lock.Unlock()
 	return one.Instance, nil
+}
+
+// sizeLocked gives a new CVM the size of its app, as the hosted platform does: the call for a CVM in an
+// existing app has no size.
+func (l *Link[G]) sizeLocked(one *CVM[G], newApp bool) {
+	if size, known := l.sizes[one.AppID]; known && !newApp {
+		one.InstanceType = size
+		return
+	}
+	l.sizes[one.AppID] = one.InstanceType
 }
 
 // Update implements [platform.Platform].
