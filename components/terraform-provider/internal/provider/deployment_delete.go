@@ -115,9 +115,14 @@ func (r *deploymentResource) Delete(ctx context.Context, req resource.DeleteRequ
 }
 
 // left are the groups of the state that are being deleted. The deletion of a deployment removes its record at once, and
-// the leader then takes its groups down.
+// the leader then takes its groups down. A read refreshes the indexes alone, so they also have a group that another client
+// added; a state of an older provider has the groups only.
 func (m deploymentModel) left(ctx context.Context, cl *client.Client) (names []string, err error) {
-	for _, name := range slices.Sorted(maps.Keys(m.Groups.Elements())) {
+	known := m.Indexes
+	if known.IsNull() {
+		known = m.Groups
+	}
+	for _, name := range slices.Sorted(maps.Keys(known.Elements())) {
 		g, err := cl.Group(ctx, name)
 		if err != nil && client.KindOf(err) != client.NotFound {
 			return nil, err

@@ -7,6 +7,7 @@ import (
 
 	"cadre.dev/client"
 	"cadre.dev/client/groupfile"
+	"cadre.dev/core/deployment"
 )
 
 // shopText is a document of two groups.
@@ -32,6 +33,16 @@ func shopText(replicas int, edits ...string) string {
 }
 `, strings.Repeat("a", 64), replicas)
 	return strings.NewReplacer(edits...).Replace(text)
+}
+
+// document is the document of a text.
+func document(t *testing.T, text string) deployment.Document {
+	t.Helper()
+	d, err := groupfile.ReadDeployment("document", []byte(text), ".", groupfile.Vars{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.Document()
 }
 
 func TestADeploymentFollowsItsDocument(t *testing.T) {
@@ -140,11 +151,7 @@ func TestADeploymentOverwritesNoEditAfterItsPlan(t *testing.T) {
 	// Another program makes a group that the plan of the first version found absent.
 	f.write("shop.hcl", shopText(2))
 	f.must("plan", "-out=plan.bin")
-	doc, err := groupfile.ReadDeployment("document", []byte(shopText(7)), ".", groupfile.Vars{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	other := doc.Document().Groups[1]
+	other := document(t, shopText(7)).Groups[1]
 	other.Platform = cl.Context().Platform.Driver
 	if _, err := cl.ApplyGroup(t.Context(), other, 0, false); err != nil {
 		t.Fatal(err)
@@ -191,7 +198,8 @@ func TestADeploymentIsNotRenamed(t *testing.T) {
 	}
 }
 
-// TestADestroyOfADeploymentWaitsForItsGroups: also after a run that ended while it waited, when the record of the deployment is gone.
+// TestADestroyOfADeploymentWaitsForItsGroups: also after a run that ended while it waited, when the record of the deployment
+// is gone, and for a group that another client added.
 func TestADestroyOfADeploymentWaitsForItsGroups(t *testing.T) {
 	t.Parallel()
 	program := tofu(t)
@@ -200,6 +208,13 @@ func TestADestroyOfADeploymentWaitsForItsGroups(t *testing.T) {
 	f.write("main.tf", "resource \"cadre_deployment\" \"shop\" {\n  document = file(\"shop.hcl\")\n  timeouts {\n    delete = \"5s\"\n  }\n}\n")
 	f.write("shop.hcl", shopText(2))
 	f.must("apply", "-auto-approve")
+	doc := document(t, shopText(2))
+	cache := doc.Groups[1]
+	cache.Name = "cache"
+	doc.Groups = append(doc.Groups, cache)
+	if _, err := byHand(t, s).ApplyDeployment(t.Context(), doc, client.DeploymentOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	begun, release := s.HoldDeletes()
 	defer release()
 	r := f.begin("destroy", "-auto-approve")
@@ -208,7 +223,7 @@ func TestADestroyOfADeploymentWaitsForItsGroups(t *testing.T) {
 	if out, ok := r.wait(); ok {
 		t.Fatalf("a destroy whose provider was killed succeeded:\n%s", out)
 	}
-	wants(t, "a plan to destroy", f.must("plan", "-destroy"), "The deletion of deployment shop has begun", "db, web")
+	wants(t, "a plan to destroy", f.must("plan", "-destroy"), "The deletion of deployment shop has begun", "cache, db, web")
 	if out, ok := f.run("destroy", "-auto-approve"); ok {
 		t.Errorf("a destroy ended before the groups were gone:\n%s", out)
 	}
