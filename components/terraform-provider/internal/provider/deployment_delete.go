@@ -134,6 +134,18 @@ func (m deploymentModel) left(ctx context.Context, cl *client.Client) (names []s
 	return names, nil
 }
 
+// goes reports whether the deployment of the state is gone, and groups of it are being deleted.
+func (m deploymentModel) goes(ctx context.Context, cl *client.Client) bool {
+	if m.ID.IsNull() {
+		return false
+	}
+	if _, err := cl.Deployment(ctx, m.ID.ValueString(), 0); err == nil || client.KindOf(err) != client.NotFound {
+		return false
+	}
+	left, err := m.left(ctx, cl)
+	return err == nil && len(left) > 0
+}
+
 // untilGone waits until the groups are gone. An error keeps the deployment in the state, so that the next destroy waits
 // again.
 func untilGone(ctx context.Context, cl *client.Client, groups []string, timeout time.Duration, diags *diag.Diagnostics) {

@@ -30,6 +30,7 @@ var (
 	_ resource.ResourceWithConfigure      = (*deploymentResource)(nil)
 	_ resource.ResourceWithModifyPlan     = (*deploymentResource)(nil)
 	_ resource.ResourceWithValidateConfig = (*deploymentResource)(nil)
+	_ resource.ResourceWithImportState    = (*deploymentResource)(nil)
 )
 
 // deploymentModel is a deployment as Terraform has it.
@@ -72,7 +73,7 @@ func (r *deploymentResource) Schema(ctx context.Context, _ resource.SchemaReques
 			argProtected: schema.BoolAttribute{Optional: true, Computed: true, Default: booldefault.StaticBool(false), MarkdownDescription: "Refuse to destroy the deployment. Default `false`."},
 			argDisks:     schema.BoolAttribute{Optional: true, MarkdownDescription: "Destroying the deployment also deletes the disks that a spec preserves. For good."},
 			argKeep:      schema.BoolAttribute{Optional: true, MarkdownDescription: "When the deployment is destroyed, leave the CVMs of its groups on the platform: Cadre forgets them, and their credentials end."},
-			"version":    schema.Int64Attribute{Computed: true, MarkdownDescription: "Present version. A plan shows the next one where the document differs from the present version, or a group from the document."},
+			"version":    schema.Int64Attribute{Computed: true, MarkdownDescription: "Present version. A plan of a change shows the next one where the document differs from the present version, or a group from the document."},
 			"groups":     schema.MapAttribute{Computed: true, ElementType: types.StringType, MarkdownDescription: "Revision of each group of the document."},
 			"spec_indexes": schema.MapAttribute{Computed: true, ElementType: types.Int64Type,
 				MarkdownDescription: "Index of each group's stored spec, as it was read last; 0: the group is absent. An apply overwrites no spec that was edited since."},
@@ -141,16 +142,16 @@ type applyDeployment struct {
 	dry     client.AppliedDeployment
 }
 
-// ask has the coordinators judge the document against the specs of these indexes; nil: any. ok is false when they refuse
-// it, or none answers; the reason was added.
-func (r *deploymentResource) ask(ctx context.Context, cl *client.Client, doc deployment.Document, reason string, indexes map[string]uint64, diags *diag.Diagnostics) (a applyDeployment, ok bool) {
+// ask has the coordinators judge the document against the specs of the state before. ok is false when they refuse it, or
+// none answers, or the deployment is not as in the state; the reason was added.
+func (r *deploymentResource) ask(ctx context.Context, cl *client.Client, doc deployment.Document, reason string, before deploymentModel, diags *diag.Diagnostics) (a applyDeployment, ok bool) {
 	driver := cl.Context().Platform.Driver
 	for i := range doc.Groups {
 		if doc.Groups[i].Platform == "" && driver != "" {
 			doc.Groups[i].Platform = driver
 		}
 	}
-	a = applyDeployment{doc: doc, options: client.DeploymentOptions{Reason: reason, DryRun: true, Indexes: indexes}}
+	a = applyDeployment{doc: doc, options: client.DeploymentOptions{Reason: reason, DryRun: true}}
 	present, err := cl.Deployment(ctx, doc.Name, 0)
 	switch {
 	case err == nil:
@@ -161,11 +162,39 @@ func (r *deploymentResource) ask(ctx context.Context, cl *client.Client, doc dep
 		addError(diags, "Deployment "+doc.Name+" cannot be read", err)
 		return a, false
 	}
+	if !before.ID.IsNull() && before.Version.ValueInt64() != int64(a.options.ExpectedVersion) {
+		a.moved(before, diags)
+		return a, false
+	}
+	if !a.unknownTo(before) {
+		a.options.Indexes = before.expected(ctx, doc, diags)
+	}
 	if a.dry, err = cl.ApplyDeployment(ctx, doc, a.options); err != nil {
 		a.refused(err, diags)
 		return a, false
 	}
 	return a, true
+}
+
+// unknownTo reports whether the deployment exists and the state lacks it: the plan replaces the deployment, or an earlier
+// run failed after its write, or another author made it. The state says nothing about its groups then.
+func (a applyDeployment) unknownTo(before deploymentModel) bool {
+	return before.ID.IsNull() && !a.options.ExpectAbsent
+}
+
+// moved adds the error of a deployment that another client wrote since the state was read.
+func (a applyDeployment) moved(before deploymentModel, diags *diag.Diagnostics) {
+	text := fmt.Sprintf("It is at version %d", a.options.ExpectedVersion)
+	if a.options.ExpectAbsent {
+		text = "It was deleted"
+	}
+	diags.AddAttributeError(path.Root("document"), fmt.Sprintf("Deployment %s was changed since it was read", a.doc.Name),
+		fmt.Sprintf("%s, and the state has version %d. Nothing was overwritten. Plan again: the plan shows the changes.", text, before.Version.ValueInt64()))
+}
+
+// waysOn of a deployment that exists and that the state lacks.
+func (a applyDeployment) waysOn() string {
+	return fmt.Sprintf("To manage it here, import it and apply again: terraform import cadre_deployment.NAME %[1]s. To be rid of it: cadre deployment delete %[1]s. For another deployment, use another name.", a.doc.Name)
 }
 
 // refused adds the error of a write of the document.
@@ -201,14 +230,28 @@ func (r *deploymentResource) ModifyPlan(ctx context.Context, req resource.Modify
 		return
 	}
 	m.Version, m.Groups, m.Indexes, m.Complete = types.Int64Unknown(), types.MapUnknown(types.StringType), types.MapUnknown(types.Int64Type), types.BoolUnknown()
-	if cl, err := r.connection.open(); err != nil {
+	cl, err := r.connection.open()
+	switch {
+	case err != nil:
 		noPlan(doc.Name, err, &resp.Diagnostics)
-	} else if a, ok := r.ask(ctx, cl, doc, m.Reason.ValueString(), before.expected(ctx, doc, &resp.Diagnostics), &resp.Diagnostics); ok {
+	case before.goes(ctx, cl): // no error: to destroy, Terraform plans as if to apply first
+	default:
+		a, ok := r.ask(ctx, cl, doc, m.Reason.ValueString(), before, &resp.Diagnostics)
+		if !ok {
+			break
+		}
 		a.warn(&resp.Diagnostics)
+		m.Groups = a.groups(ctx)
+		if a.unknownTo(before) && a.dry.Changed { // no error: a plan that replaces the deployment destroys it first
+			resp.Diagnostics.AddAttributeWarning(path.Root("document"), fmt.Sprintf("Deployment %s exists already", doc.Name), "It has another content than this document. Unless this plan replaces the deployment, its apply is refused. "+a.waysOn())
+		}
+		if before.ID.IsNull() { // the version of a new deployment depends on whether another one was destroyed first
+			break
+		}
+		m.Version = types.Int64Value(int64(a.dry.Version))
 		if !a.dry.Changed && !before.Indexes.IsNull() {
 			m.Indexes = before.Indexes
 		}
-		m.Version, m.Groups = types.Int64Value(int64(a.dry.Version)), a.groups(ctx)
 		if !a.dry.Changed && (before.Complete.ValueBool() || !m.Wait.ValueBool()) && !before.Complete.IsNull() {
 			m.Complete = before.Complete
 		}
@@ -289,7 +332,7 @@ func (r *deploymentResource) Create(ctx context.Context, req resource.CreateRequ
 	if resp.Diagnostics.HasError() {
 		// With a state, Terraform would delete the deployment and its disks at the next apply.
 		resp.Diagnostics.AddError(fmt.Sprintf("Deployment %s exists, and its rollouts continue without Terraform", m.ID.ValueString()),
-			"To continue, apply again: the same document is adopted unchanged. To be rid of it: cadre deployment delete "+m.ID.ValueString())
+			fmt.Sprintf("To continue, apply again: the same document is adopted unchanged. For a corrected document, import it first: terraform import cadre_deployment.NAME %[1]s. To be rid of it: cadre deployment delete %[1]s", m.ID.ValueString()))
 		return
 	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
@@ -314,17 +357,12 @@ func (r *deploymentResource) apply(ctx context.Context, m *deploymentModel, befo
 	if !ok || cl == nil {
 		return false
 	}
-	a, ok := r.ask(ctx, cl, doc, m.Reason.ValueString(), before.expected(ctx, doc, diags), diags)
+	a, ok := r.ask(ctx, cl, doc, m.Reason.ValueString(), before, diags)
 	if !ok {
 		return false
 	}
-	switch version, present := before.Version.ValueInt64(), int64(a.options.ExpectedVersion); {
-	case version == 0 && !a.options.ExpectAbsent && a.dry.Changed:
-		diags.AddAttributeError(path.Root("document"), fmt.Sprintf("Deployment %s exists already", doc.Name), "It has another content than this document, and nothing was changed. Use another name, or delete it with `cadre deployment delete`.")
-		return false
-	case version != 0 && version != present:
-		diags.AddAttributeError(path.Root("document"), fmt.Sprintf("Deployment %s was changed since it was read", doc.Name),
-			fmt.Sprintf("It is at version %d, and the state has version %d. Nothing was overwritten. Plan again: the plan shows the changes.", present, version))
+	if a.unknownTo(before) && a.dry.Changed {
+		diags.AddAttributeError(path.Root("document"), fmt.Sprintf("Deployment %s exists already", doc.Name), "It has another content than this document, and nothing was changed. "+a.waysOn())
 		return false
 	}
 	done := a.dry
@@ -388,4 +426,9 @@ func (r *deploymentResource) Read(ctx context.Context, req resource.ReadRequest,
 		}
 	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
+}
+
+// ImportState takes a deployment over by its name. The next apply gives it the document of the configuration.
+func (r *deploymentResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
+	resource.ImportStatePassthroughID(ctx, path.Root("id"), req, resp)
 }

@@ -55,7 +55,7 @@ func TestADeploymentFollowsItsDocument(t *testing.T) {
 	}
 	f.write("main.tf", resource("  reason = \"release 1\"\n"))
 	f.write("shop.hcl", shopText(2))
-	wants(t, "the first plan", f.must("plan"), "Group db is new", "Group web is new", "version = 1")
+	wants(t, "the first plan", f.must("plan"), "Group db is new", "Group web is new", "Version 1 of deployment shop")
 	wants(t, "the first apply", f.must("apply", "-auto-approve"), "version = 1")
 	wants(t, "after it", f.must("plan"), "No changes")
 
@@ -232,5 +232,92 @@ func TestADestroyOfADeploymentWaitsForItsGroups(t *testing.T) {
 	f.must("destroy", "-auto-approve")
 	if out := f.must("state", "list"); strings.Contains(out, "cadre_deployment") {
 		t.Errorf("left in the state: %s", out)
+	}
+}
+
+// TestADeploymentThatTheStateLacks: an earlier run failed after its write, or another author made the deployment.
+func TestADeploymentThatTheStateLacks(t *testing.T) {
+	t.Parallel()
+	program := tofu(t)
+	s, file := aside(t, arrived)
+	cl := byHand(t, s)
+	f := newFolder(t, program).of(file)
+	f.write("main.tf", "resource \"cadre_deployment\" \"shop\" {\n  document = file(\"shop.hcl\")\n}\n")
+	f.write("shop.hcl", shopText(4))
+	f.must("plan", "-out=plan.bin")
+	doc := document(t, shopText(2))
+	for i := range doc.Groups {
+		doc.Groups[i].Platform = cl.Context().Platform.Driver
+	}
+	if _, err := cl.ApplyDeployment(t.Context(), doc, client.DeploymentOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	ways := []string{"Deployment shop exists already", "terraform import cadre_deployment.NAME shop", "cadre deployment delete shop"}
+	wants(t, "a plan", f.must("plan"), ways...)
+	for _, args := range [][]string{{"apply", "plan.bin"}, {"apply", "-auto-approve"}} {
+		out, ok := f.run(args...)
+		if wants(t, strings.Join(args, " "), out, append(ways, "nothing was changed")...); ok || strings.Contains(out, "inconsistent") {
+			t.Errorf("%v: another content is written:\n%s", args, out)
+		}
+	}
+	f.must("import", "cadre_deployment.shop", "shop")
+	wants(t, "after the import", f.must("plan"), "Group web changes", "= 1 -> 2")
+	f.must("apply", "-auto-approve")
+	wants(t, "in the end", f.must("plan"), "No changes")
+
+	// The same content is taken over without an import.
+	f.must("state", "rm", "cadre_deployment.shop")
+	if out := f.must("apply", "-auto-approve"); strings.Contains(out, "exists already") {
+		t.Errorf("the same content:\n%s", out)
+	}
+	if d, err := cl.Deployment(t.Context(), "shop", 0); err != nil || d.Present().Number != 2 || d.Document.Groups[1].Replicas != 4 {
+		t.Errorf("%+v, %v", d, err)
+	}
+	if out, ok := f.run("import", "cadre_deployment.other", "other"); ok {
+		t.Errorf("a deployment that does not exist is imported:\n%s", out)
+	}
+}
+
+// TestAPlanOfADeploymentThatWasChangedSince: another client's version changes no spec, and so no index.
+func TestAPlanOfADeploymentThatWasChangedSince(t *testing.T) {
+	t.Parallel()
+	program := tofu(t)
+	s, file := aside(t, arrived)
+	cl := byHand(t, s)
+	f := newFolder(t, program).of(file)
+	f.write("main.tf", "resource \"cadre_deployment\" \"shop\" {\n  document = file(\"shop.hcl\")\n}\n")
+	f.write("shop.hcl", shopText(2))
+	f.must("apply", "-auto-approve")
+	f.write("shop.hcl", shopText(4))
+	f.must("plan", "-out=plan.bin")
+	d, err := cl.Deployment(t.Context(), "shop", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Document.Labels = map[string]string{"team": "support"}
+	if _, err := cl.ApplyDeployment(t.Context(), d.Document, client.DeploymentOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	out, ok := f.run("apply", "plan.bin")
+	if wants(t, "a saved plan", out, "Deployment shop was changed since it was read", "at version 2, and the state has version 1", "Plan again"); ok || strings.Contains(out, "inconsistent") {
+		t.Errorf("a saved plan of an older version: %v\n%s", ok, out)
+	}
+	wants(t, "a plan again", f.must("plan"), "Group web changes", "= 2 -> 3")
+	f.must("apply", "-auto-approve")
+
+	// A replacement begins again with version 1.
+	f.must("apply", "-auto-approve", "-replace=cadre_deployment.shop")
+	if d, err := cl.Deployment(t.Context(), "shop", 0); err != nil || d.Present().Number != 1 {
+		t.Errorf("replaced: %+v, %v", d, err)
+	}
+
+	f.write("shop.hcl", shopText(2))
+	f.must("plan", "-out=plan.bin")
+	if _, err := cl.DeleteDeployment(t.Context(), "shop", 0, client.Deletion{DeleteDisks: true, Reason: "moved"}); err != nil {
+		t.Fatal(err)
+	}
+	out, ok = f.run("apply", "plan.bin")
+	if wants(t, "deleted since", out, "Deployment shop was changed since it was read", "It was deleted"); ok || strings.Contains(out, "inconsistent") {
+		t.Errorf("deleted since: %v\n%s", ok, out)
 	}
 }

@@ -1,0 +1,1 @@
+terraform import cadre_deployment.shop shop
