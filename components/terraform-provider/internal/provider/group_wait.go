@@ -12,6 +12,7 @@ import (
 
 	"cadre.dev/client"
 	"cadre.dev/client/format"
+	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
 )
 
@@ -31,12 +32,7 @@ func waitFor(ctx context.Context, cl *client.Client, w written, done client.Appl
 		diags.AddAttributeError(path.Root(argWait), fmt.Sprintf("Group %s is not complete after %s", name, timeout),
 			fmt.Sprintf("The rollout continues. Apply again to keep waiting, or see `cadre rollout status %s`. Give it more time in the timeouts block.", name))
 	case errors.As(err, &stopped):
-		onward := "cadre rollout resume " + name
-		if stopped.State.Failed() {
-			onward = "cadre rollout retry " + name + " --reason WHY"
-		}
-		diags.AddAttributeError(path.Root(argWait), stopped.Error(),
-			fmt.Sprintf("See `cadre rollout status %s`. Apply a corrected spec to move on, or, once the cause is mended, `%s` and apply again.", name, onward))
+		diags.AddAttributeError(path.Root(argWait), stopped.Error(), onward(stopped.State, name))
 	case errors.Is(err, context.Canceled):
 		diags.AddAttributeError(path.Root(argWait), fmt.Sprintf("The wait for group %s has ended", name), "The rollout continues. Apply again to keep waiting.")
 	default:
@@ -46,6 +42,18 @@ func waitFor(ctx context.Context, cl *client.Client, w written, done client.Appl
 		addHolds(diags, w, p.last.Plan, time.Now())
 	}
 	return false
+}
+
+// onward is the operator's next action after a rollout that stopped.
+func onward(state operation.RolloutState, name string) string {
+	command := "cadre rollout resume " + name
+	switch {
+	case state == operation.SupersededState: // the newer rollout goes on, and no command resumes the older one
+		return fmt.Sprintf("A newer spec replaced it. See `cadre rollout status %s`, and plan again: the plan shows the changes.", name)
+	case state.Failed():
+		command = "cadre rollout retry " + name + " --reason WHY"
+	}
+	return fmt.Sprintf("See `cadre rollout status %s`. Apply a corrected spec to move on, or, once the cause is mended, `%s` and apply again.", name, command)
 }
 
 // addHolds lists the holds of each slot's next step, at the argument that causes the hold where
