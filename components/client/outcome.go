@@ -62,7 +62,7 @@ func Outcome(v View, index uint64, revision string) (done bool, err error) {
 	case operation.PartitionReached:
 		return !leaving(v.Plan), nil
 	case operation.Running:
-		return s.Available >= s.Replicas && waitsForUpdates(v.Plan), nil
+		return s.Available >= s.Replicas && len(UpdatesDue(v.Plan)) > 0, nil
 	case operation.SupersededState, operation.BakingState:
 		return false, nil
 	case operation.Complete:
@@ -86,7 +86,7 @@ func Settled(v View, index uint64) bool {
 	case operation.Complete, operation.PartitionReached:
 		return !leaving(v.Plan)
 	case operation.Running:
-		return waitsForUpdates(v.Plan)
+		return len(UpdatesDue(v.Plan)) > 0
 	case operation.PausedState, operation.FailedState, operation.SupersededState, operation.RollingBack, operation.RolledBack, operation.BakingState:
 	}
 	return false
@@ -103,24 +103,23 @@ func stopped(v View) (down, all bool) {
 	return down, !runs
 }
 
-// waitsForUpdates reports whether the Slots of an OPPORTUNISTIC group wait only for an operator's
-// update, and the leaving Slots only for an operator. No further step begins automatically.
-func waitsForUpdates(p rollout.Plan) bool {
+// UpdatesDue are the Slots of an OPPORTUNISTIC group that wait only for an operator's update. It is empty where a further
+// step begins automatically, or a leaving Slot does not wait for an operator.
+func UpdatesDue(p rollout.Plan) (slots []string) {
 	if len(p.Forget) > 0 {
-		return false
+		return nil
 	}
-	updates := 0
 	for _, a := range p.Actions {
 		switch {
 		case a.Kind == operation.Delete && staysForPeople(p, a):
 		case a.Actor == operation.ActorHealing && !a.Execute && a.Operation == "": // the availability of healed Slots does not matter
 		case a.Execute || a.Operation != "" || !heldBy(a, rollout.HoldOpportunistic):
-			return false
+			return nil
 		default:
-			updates++
+			slots = append(slots, a.Slot)
 		}
 	}
-	return updates > 0
+	return slots
 }
 
 // leaving reports whether a Slot is being removed, or will be without an operator's action. The

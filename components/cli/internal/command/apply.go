@@ -216,8 +216,9 @@ func (a *App) waitFor(ctx context.Context, cl *client.Client, one *applied, time
 		one.Waited = "stopped"
 		a.print(fmt.Sprintf("group %s: every CVM is stopped with its disk\n", one.Group))
 	case err == nil:
-		one.Waited = "complete"
-		a.print("group " + one.Group + ": " + screen.ending(format.Short(one.To)) + "\n")
+		var text string
+		one.Waited, text = screen.ending(format.Short(one.To))
+		a.print("group " + one.Group + ": " + text + "\n")
 	case errors.Is(err, context.DeadlineExceeded):
 		one.Waited = "timeout"
 		return latef("group %s: not complete after %s; the rollout continues, see `cadre rollout status %s`", one.Group, timeout, one.Group)

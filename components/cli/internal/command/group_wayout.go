@@ -86,6 +86,8 @@ func (a *App) waitGone(ctx context.Context, cl *client.Client, groups []string, 
 		switch {
 		case errors.Is(err, context.DeadlineExceeded):
 			return latef("group %s is not gone after %s; the deletion continues, see `cadre group describe %s`", name, timeout, name)
+		case errors.Is(ctx.Err(), context.Canceled):
+			return fmt.Errorf("group %s: the wait was interrupted; the deletion continues, see `cadre group describe %s`", name, name)
 		case err != nil:
 			return err
 		}

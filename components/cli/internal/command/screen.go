@@ -59,12 +59,16 @@ func (s *screen) see(v client.View) {
 	s.last = &v
 }
 
-// ending is the end of a rollout that did not fail, in words. A rollout that left slots behind names them.
-func (s *screen) ending(revision string) string {
+// ending is the end of a rollout that did not fail: its word of -o json, and its text. A rollout that left slots behind
+// names them.
+func (s *screen) ending(revision string) (word, text string) {
 	if s.last != nil && s.last.Plan.Rollout != nil && s.last.Plan.Rollout.State == operation.PartitionReached {
-		return fmt.Sprintf("the rollout ended as %s: %s", operation.PartitionReached, s.last.Plan.Rollout.Reason)
+		return "complete", fmt.Sprintf("the rollout ended as %s: %s", operation.PartitionReached, s.last.Plan.Rollout.Reason)
 	}
-	return fmt.Sprintf("every slot in scope runs revision %s and is available", revision)
+	if s.last != nil && s.last.Status.RolloutState == string(operation.Running) {
+		return "updates_due", fmt.Sprintf("every slot is available; an operator's update is due for %d of %d slots: `cadre instance update SLOT`", len(client.UpdatesDue(s.last.Plan)), s.last.Status.Replicas)
+	}
+	return "complete", fmt.Sprintf("every slot in scope runs revision %s and is available", revision)
 }
 
 // lost reports that no coordinator answers at the moment.
