@@ -189,6 +189,8 @@ func serverConfig(ports []int, managementToken string) map[string]any {
 			"http": ports[0], "server": ports[1], "serf_lan": ports[2], "serf_wan": -1,
 			"dns": -1, "grpc": ports[3], "grpc_tls": -1, "https": -1,
 		},
+		// A test has more callers than the default of 200 connections lets in, as a coordinator's server has.
+		"limits":          map[string]any{"http_max_conns_per_client": 4096},
 		"performance":     map[string]any{"raft_multiplier": 1},
 		"session_ttl_min": SessionTTL.String(), "disable_update_check": true, "leave_on_terminate": false,
 	}
