@@ -30,7 +30,7 @@ func after(t trace.Trace) []Violation {
 			return
 		}
 		r := s.rolloutAfter(t, i, op.Rollout)
-		rolls := op.Kind.Rolls(op.Actor) && op.Actor == operation.ActorRollout && op.Request.ID == "" && !op.Before.Unavailable && (r == nil || r.Back == nil)
+		rolls := ofRollout(op) && op.Request.ID == "" && !op.Before.Unavailable && (r == nil || r.Back == nil)
 		if !rolls && (op.Kind != operation.Create || s.hasCVM(op.Group)) {
 			return
 		}

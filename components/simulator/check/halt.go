@@ -23,7 +23,7 @@ func haltedByVerdict(t trace.Trace) []Violation {
 	var f findings
 	walk(t, func(s *state, i int, e trace.Event) {
 		op := e.Operation
-		if e.Kind != trace.Committed || e.Deleted || op == nil || s.operations[op.ID] != nil || !op.Kind.Rolls(op.Actor) || op.Actor != operation.ActorRollout {
+		if e.Kind != trace.Committed || e.Deleted || op == nil || s.operations[op.ID] != nil || !ofRollout(op) {
 			return
 		}
 		r := s.rolloutAfter(t, i, op.Rollout)

@@ -78,7 +78,7 @@ func limitOf(op *operation.Operation) queue.Limit {
 	switch {
 	case op.Kind == operation.Create && op.Actor == operation.ActorScaling:
 		return queue.Creations
-	case (op.Kind == operation.Update || op.Kind == operation.Replace) && op.Actor == operation.ActorRollout && !op.Way.Refreshes() && !op.Before.Unavailable:
+	case ofRollout(op) && !op.Way.Refreshes() && !op.Before.Unavailable:
 		return queue.Steps
 	}
 	return ""

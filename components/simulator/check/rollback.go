@@ -32,7 +32,7 @@ func rolledBack(t trace.Trace) []Violation {
 		case e.Operation != nil && s.operations[e.Operation.ID] == nil:
 			op := e.Operation
 			r := s.rolloutAfter(t, i, op.Rollout)
-			if r != nil && op.Kind.Rolls(op.Actor) && op.Actor == operation.ActorRollout && op.To == r.To && r.Goal() != r.To {
+			if r != nil && ofRollout(op) && op.To == r.To && r.Goal() != r.To {
 				f.add(i, "%s leads %s to %.12s, which its rollout left", op.ID, op.Slot, op.To)
 			}
 		}

@@ -15,19 +15,11 @@ func staged(t trace.Trace) []Violation {
 	var f findings
 	walk(t, func(s *state, i int, e trace.Event) {
 		op := s.disrupts(e)
-		if op == nil || !op.Kind.Rolls(op.Actor) || op.Actor != operation.ActorRollout || op.Before.Unavailable {
+		if op == nil || !ofRollout(op) || op.Before.Unavailable {
 			return
 		}
-		r := s.rollouts[op.Rollout]
-		for _, other := range t[i:] { // the stage may be promoted in the transaction of the step
-			if other.Kind != trace.Committed || other.Index != e.Index {
-				break
-			}
-			if other.Rollout != nil && other.Rollout.ID == op.Rollout {
-				r = other.Rollout
-			}
-		}
-		for _, message := range s.beyondStage(op, r) {
+		// The stage may be promoted in the transaction of the step.
+		for _, message := range s.beyondStage(op, s.rolloutAfter(t, i, op.Rollout)) {
 			f.add(i, "%s", message)
 		}
 	})

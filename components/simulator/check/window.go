@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"cadre.dev/core/group"
-	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
 	"cadre.dev/simulator/trace"
 )
@@ -28,7 +27,7 @@ func windows(t trace.Trace) []Violation {
 		setClock(clocks, e)
 		op := s.disrupts(e)
 		begins := op != nil && s.operations[op.ID] == nil // a step that has begun is finished
-		if !begins || !op.Kind.Rolls(op.Actor) || op.Actor != operation.ActorRollout || op.Request.ID != "" || s.mayBeDown(op.Slot) || s.silent(op.Slot) || s.wasDown(op) {
+		if !begins || !s.rollsHealthy(op) {
 			return
 		}
 		if r := s.rolloutAfter(t, i, op.Rollout); r != nil && r.Back != nil || s.overridden(op.Group, rollout.HoldOutsideWindow) {
