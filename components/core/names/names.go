@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// shown is the maximum number of names in a message.
-const shown = 5
+// Shown is the maximum number of names in a message.
+const Shown = 5
 
 // Few joins the first names of a list, and adds the number of the other names. No message therefore grows with the size
 // of a group or a cluster.
 func Few(list []string, between string) string {
-	if more := len(list) - shown; more > 0 {
-		return fmt.Sprintf("%s%sand %d more", strings.Join(list[:shown], between), between, more)
+	if more := len(list) - Shown; more > 0 {
+		return fmt.Sprintf("%s%sand %d more", strings.Join(list[:Shown], between), between, more)
 	}
 	return strings.Join(list, between)
 }

@@ -21,7 +21,7 @@ func btoi(ok bool) int {
 }
 
 // named is the maximum number of Slots in a message. The message counts the other Slots.
-const named = 5
+const named = names.Shown
 
 // Few is [names.Few]. The plan has all entries.
 func Few(list []string, between string) string { return names.Few(list, between) }
