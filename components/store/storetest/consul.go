@@ -177,6 +177,10 @@ func startAgent(ctx context.Context, binary, dir string, config map[string]any) 
 	return start(ctx, dir, binary, "agent", "-config-file="+file, "-data-dir="+filepath.Join(dir, "data"))
 }
 
+// MaxConns is how many HTTP connections of one address a server accepts. A hundred callers at three
+// coordinators reach Consul's default of 200. A test that exhausts the connections opens more.
+const MaxConns = 500
+
 // portsEach is how many ports one server has.
 const portsEach = 4
 
@@ -189,8 +193,7 @@ func serverConfig(ports []int, managementToken string) map[string]any {
 			"http": ports[0], "server": ports[1], "serf_lan": ports[2], "serf_wan": -1,
 			"dns": -1, "grpc": ports[3], "grpc_tls": -1, "https": -1,
 		},
-		// A test has more callers than the default of 200 connections lets in, as a coordinator's server has.
-		"limits":          map[string]any{"http_max_conns_per_client": 4096},
+		"limits":          map[string]any{"http_max_conns_per_client": MaxConns},
 		"performance":     map[string]any{"raft_multiplier": 1},
 		"session_ttl_min": SessionTTL.String(), "disable_update_check": true, "leave_on_terminate": false,
 	}

@@ -15,6 +15,7 @@ import (
 	consul "github.com/hashicorp/consul/api"
 
 	"cadre.dev/coordinator/internal/consulproxy"
+	"cadre.dev/store/storetest"
 )
 
 // A member cannot fill the memory of Consul's servers, by keys or by transactions. The keys of its
@@ -125,10 +126,10 @@ func writeAll(t *testing.T, conn net.Conn, text string) {
 	}
 }
 
-// Consul bounds the connections of one address (200, as it is here), and each blocking query of a
-// member takes one.
+// Consul bounds the connections of one address, and each blocking query of a member takes one.
 func TestThreat_DOR05_MembersTakeNoConnectionOfTheCoordinators(t *testing.T) {
-	w := newWorld(t, consulproxy.Limits{Blocked: 300, Rate: 1e6, Burst: 1e6, Conns: 300})
+	const queries = storetest.MaxConns + 100
+	w := newWorld(t, consulproxy.Limits{Blocked: queries, Rate: 1e6, Burst: 1e6, Conns: queries})
 	m := w.member("pg", "pg-1")
 	if got := m.ask(http.MethodPut, "/v1/kv/service/pg/x", "y"); got.status != http.StatusOK {
 		t.Fatalf("%+v", got)
@@ -136,16 +137,22 @@ func TestThreat_DOR05_MembersTakeNoConnectionOfTheCoordinators(t *testing.T) {
 	index := m.ask(http.MethodGet, "/v1/kv/service/pg/x", "").header.Get("X-Consul-Index")
 	ctx, cancel := context.WithCancel(t.Context())
 	var waiting sync.WaitGroup
-	refused := make(chan struct{}, 300)
-	for range 300 {
+	refused := make(chan struct{}, queries)
+	for range queries {
 		waiting.Go(func() {
-			got, err := m.try(ctx, m.client, http.MethodGet, "/v1/kv/service/pg/x?wait=10m&index="+index, "")
+			got, err := m.try(ctx, m.client, http.MethodGet, "/v1/kv/service/pg/x?wait=1m&index="+index, "")
 			if !errors.Is(err, context.Canceled) && (err != nil || got.status != http.StatusOK) {
 				refused <- struct{}{}
 			}
 		})
 	}
-	<-refused // Consul accepts no more from the Consul proxy
+	accepted := make(chan struct{})
+	go func() { waiting.Wait(); close(accepted) }()
+	select {
+	case <-refused: // Consul accepts no more from the Consul proxy
+	case <-accepted:
+		t.Fatal("Consul accepted the connection of each query: the test opens too few")
+	}
 	fresh, err := consul.NewClient(&consul.Config{Address: w.server.Addr, Token: w.server.ManagementToken, Transport: &http.Transport{DisableKeepAlives: true}})
 	if err != nil {
 		t.Fatal(err)
@@ -156,7 +163,7 @@ func TestThreat_DOR05_MembersTakeNoConnectionOfTheCoordinators(t *testing.T) {
 		}
 	}
 	cancel()
-	waiting.Wait()
+	<-accepted
 }
 
 // Many concurrent requests create no more sessions than sequential ones.
