@@ -142,6 +142,20 @@ func overrideOf(m *apiv1.Override) Override {
 	return out
 }
 
+// StopOf returns the override that keeps new steps of a group from beginning: a freeze of the group or of everything, else
+// the group's pause; nil: neither.
+func StopOf(list []Override, group string) (stop *Override) {
+	for i, o := range list {
+		switch {
+		case o.Kind == OverrideFreeze && (o.Name == group || o.Name == ""):
+			return &list[i]
+		case o.Kind == OverridePause && o.Name == group:
+			stop = &list[i]
+		}
+	}
+	return stop
+}
+
 func orEverything(name string) string {
 	if name == "" {
 		return "everything"

@@ -1,11 +1,13 @@
 package format
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
 	"time"
 
+	"cadre.dev/client"
 	"cadre.dev/core/group"
 	"cadre.dev/core/rollout"
 )
@@ -131,6 +133,22 @@ func Excluded(m *group.Override) string {
 		text += " (" + m.By + ")"
 	}
 	return text + ": " + m.Reason
+}
+
+// Stopped formats the freeze or the pause of a group: "frozen by ann until 2026-05-04 14:00:00: a crash is looked into".
+func Stopped(o client.Override) string {
+	text := "paused"
+	if o.Kind == client.OverrideFreeze {
+		text = "frozen"
+	}
+	text += " by " + cmp.Or(ShortCaller(o.By), "an operator")
+	if !o.Until.IsZero() {
+		text += " until " + o.Until.Local().Format("2006-01-02 15:04:05")
+	}
+	if o.Reason != "" {
+		text += ": " + o.Reason
+	}
+	return text
 }
 
 // Why formats the reasons for a Slot's state; "" for a healthy Slot.

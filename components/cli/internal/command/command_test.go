@@ -390,7 +390,7 @@ func TestRestartAndPause(t *testing.T) {
 	if code, out := b.run("rollout", "pause", "worker", "--reason", "lunch"); code != 0 || !strings.Contains(out, "cadre rollout resume worker") {
 		t.Errorf("pause: exit %d %s", code, out)
 	}
-	if code, out := b.run("rollout", "status", "worker"); code != 0 || !strings.Contains(out, "paused by an operator") {
+	if code, out := b.run("rollout", "status", "worker"); code != 0 || !strings.Contains(out, ", paused by operator: lunch\n") {
 		t.Errorf("status while paused: exit %d %s", code, out)
 	}
 	for _, want := range []string{"resumes", "was not paused"} {

@@ -32,7 +32,11 @@ func (a *App) groupList() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.show(groups, func(s render.Style) string { return render.Groups(s, groups) })
+				overrides, err := cl.Overrides(cmd.Context(), "")
+				if err != nil {
+					return err
+				}
+				return a.show(groups, func(s render.Style) string { return render.Groups(s, groups, overrides) })
 			})
 		},
 	}
@@ -47,7 +51,13 @@ func (a *App) groupDescribe() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.show(g, func(s render.Style) string { return render.Group(s, g, a.now()) })
+				overrides, err := cl.Overrides(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				return a.show(g, func(s render.Style) string {
+					return render.Group(s, g, client.StopOf(overrides, args[0]), a.now())
+				})
 			})
 		},
 	}

@@ -62,7 +62,13 @@ func (a *App) rolloutStatus() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.show(v, func(s render.Style) string { return render.Status(s, v, a.now()) })
+				overrides, err := cl.Overrides(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				return a.show(v, func(s render.Style) string {
+					return render.Status(s, v, client.StopOf(overrides, args[0]), a.now())
+				})
 			})
 		},
 	}

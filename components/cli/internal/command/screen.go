@@ -99,7 +99,7 @@ func (s *screen) line(text string) {
 // or scrolls could not be taken back.
 func (s *screen) draw(v client.View, note string) {
 	style := s.app.style()
-	text := render.Banner(style, s.app.simulated) + render.Status(style, v, s.app.now())
+	text := render.Banner(style, s.app.simulated) + render.Status(style, v, nil, s.app.now())
 	if note != "" {
 		text += style.Line(note, render.Warn)
 	}

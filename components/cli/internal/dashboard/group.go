@@ -70,7 +70,7 @@ const maxHistory = 30
 func groupOf(name string, v client.View, more groupAnswer, now time.Time) groupModel {
 	st := v.Status
 	m := groupModel{
-		Name: name, Message: st.Message, Audit: auditPath(name), Rollout: rolloutMark(st.RolloutState, st.Paused),
+		Name: name, Message: st.Message, Audit: auditPath(name), Rollout: stoppedMark(st.RolloutState, client.StopOf(more.overrides, name)),
 		Available: ratio(st.Available, st.Replicas), Updated: ratio(st.Updated, st.Replicas),
 		Warnings: v.Plan.Warnings, Moves: format.Moves(v.Plan), Progress: progressOf(v, more.group.Spec),
 	}
@@ -106,7 +106,7 @@ func groupOf(name string, v client.View, more groupAnswer, now time.Time) groupM
 	m.PlanMore = len(v.Plan.Actions) - len(m.Plan)
 	for _, r := range more.rollouts[:min(len(more.rollouts), maxHistory)] {
 		m.History = append(m.History, historyRow{
-			ID: r.ID, Revision: format.Arrow(r.From, r.To), By: format.ShortCaller(r.By), Reason: format.Reason(r), State: rolloutMark(string(r.State), false),
+			ID: r.ID, Revision: format.Arrow(r.From, r.To), By: format.ShortCaller(r.By), Reason: format.Reason(r), State: rolloutMark(string(r.State)),
 			Steps: r.Steps, Transfers: r.Transfers, Started: r.StartedAt, Ended: r.EndedAt,
 		})
 	}
@@ -136,7 +136,7 @@ func groupButtons(name string, st group.Status, overrides []client.Override) []b
 		return slices.ContainsFunc(overrides, func(o client.Override) bool { return o.Kind == kind && o.Name == name })
 	}
 	var out []button
-	if st.Paused || has(client.OverridePause) {
+	if has(client.OverridePause) {
 		out = append(out, button{Text: "Resume", Path: actPath("resume", name)})
 	} else {
 		out = append(out, button{Text: "Pause", Path: actPath("pause", name), Harsh: true})

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -23,6 +24,7 @@ import (
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
+	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
 
 // Names and reasons from elsewhere are text on each page.
@@ -182,4 +184,23 @@ func TestEmptyAnswers(t *testing.T) {
 			t.Errorf("%s with an empty answer: %v", name, err)
 		}
 	}
+}
+
+// A freeze stops a rollout as a pause does, and only the verb that ends it is offered.
+func TestAFrozenGroupIsFrozen(t *testing.T) {
+	v := client.View{Status: group.Status{Group: "web", RolloutState: "PAUSED", Paused: true}}
+	for word, o := range map[string]client.Override{"Frozen": {Kind: client.OverrideFreeze, Name: "web"}, "Paused": {Kind: client.OverridePause, Name: "web"}} {
+		m := groupOf("web", v, groupAnswer{overrides: []client.Override{o}}, noon)
+		if m.Rollout.Text != word || offers(m.Buttons, "Resume") != (word == "Paused") || offers(m.Buttons, "Unfreeze") != (word == "Frozen") {
+			t.Errorf("%s: %q with %v", word, m.Rollout.Text, m.Buttons)
+		}
+		answer := clusterAnswer{groups: []*apiv1.GroupSummary{{Group: "web", RolloutState: "PAUSED"}}, overrides: []client.Override{o}}
+		if row := overviewOf(answer, cvmAnswer{}, nil).Groups[0]; row.Rollout.Text != word {
+			t.Errorf("overview: %q, want %q", row.Rollout.Text, word)
+		}
+	}
+}
+
+func offers(list []button, text string) bool {
+	return slices.ContainsFunc(list, func(b button) bool { return b.Text == text })
 }

@@ -101,20 +101,11 @@ func overviewOf(a clusterAnswer, cvms cvmAnswer, trouble error) overviewModel {
 		m.Groups = append(m.Groups, groupRow{
 			Name: g.GetGroup(), Path: groupPath(g.GetGroup()),
 			Available: ratio(int(g.GetAvailable()), int(g.GetReplicas())), Updated: ratio(int(g.GetUpdated()), int(g.GetReplicas())),
-			Rollout: rolloutMark(g.GetRolloutState(), pausedBy(a.overrides, g.GetGroup())),
+			Rollout: stoppedMark(g.GetRolloutState(), client.StopOf(a.overrides, g.GetGroup())),
 			Target:  format.Short(g.GetTargetRevision()), Stable: format.Short(g.GetStableRevision()), Message: g.GetMessage(),
 		})
 	}
 	return m
-}
-
-func pausedBy(list []client.Override, name string) bool {
-	for _, o := range list {
-		if o.Kind == client.OverridePause && o.Name == name {
-			return true
-		}
-	}
-	return false
 }
 
 // clusterProblems lists the problems that need a person, the worst first.

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cadre.dev/client"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
@@ -54,11 +55,18 @@ func stateMark(i group.InstanceStatus) mark {
 	return word
 }
 
-// rolloutMark is the state of a rollout in one word; a pause wins over the word of the record.
-func rolloutMark(state string, paused bool) mark {
-	if paused {
-		return mark{"Paused", warn}
+// stoppedMark is the state of a rollout in one word; the override that stops it wins over the word of the record.
+func stoppedMark(state string, stop *client.Override) mark {
+	switch {
+	case stop == nil:
+		return rolloutMark(state)
+	case stop.Kind == client.OverrideFreeze:
+		return mark{"Frozen", warn}
 	}
+	return mark{"Paused", warn}
+}
+
+func rolloutMark(state string) mark {
 	switch operation.RolloutState(state) {
 	case operation.Running:
 		return mark{"Running", busy}

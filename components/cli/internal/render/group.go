@@ -9,26 +9,29 @@ import (
 	"cadre.dev/client"
 	"cadre.dev/client/format"
 	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
 )
 
-// Groups is the list of groups.
-func Groups(s Style, groups []*apiv1.GroupSummary) string {
+// Groups is the list of groups, with the overrides of all.
+func Groups(s Style, groups []*apiv1.GroupSummary, overrides []client.Override) string {
 	if len(groups) == 0 {
 		return "no groups yet: make one with `cadre group apply FILE`\n"
 	}
 	rows := [][]Cell{}
 	for _, g := range groups {
+		state := stateWord(g.GetRolloutState(), client.StopOf(overrides, g.GetGroup()))
 		rows = append(rows, []Cell{
 			C(g.GetGroup()), ratio(int(g.GetAvailable()), int(g.GetReplicas())), ratio(int(g.GetUpdated()), int(g.GetReplicas())),
-			C(format.Short(g.GetTargetRevision())), C(format.Short(g.GetStableRevision())), T(g.GetRolloutState(), rolloutTone(g.GetRolloutState())), C(g.GetMessage()),
+			C(format.Short(g.GetTargetRevision())), C(format.Short(g.GetStableRevision())), T(state, rolloutTone(g.GetRolloutState())), C(g.GetMessage()),
 		})
 	}
 	return s.Table([]string{"GROUP", "AVAILABLE", "UPDATED", "TARGET", "STABLE", "ROLLOUT", "MESSAGE"}, rows)
 }
 
-// Group prints one group: its spec, its state, and each Slot.
-func Group(s Style, g client.Group, now time.Time) string {
+// Group prints one group: its spec, its state, and each Slot. stop is the freeze or the pause of the group; nil: neither, or
+// unknown.
+func Group(s Style, g client.Group, stop *client.Override, now time.Time) string {
 	st := g.Status
 	var b strings.Builder
 	head := []Field{
@@ -38,7 +41,7 @@ func Group(s Style, g client.Group, now time.Time) string {
 		{"updated", ratio(st.Updated, g.Spec.Replicas)},
 		{"target", Cell{target(st, st.Target), Plain}},
 		{"stable", Cell{st.Stable, Plain}},
-		{"rollout", Cell{rolloutText(st), rolloutTone(st.RolloutState)}},
+		{"rollout", Cell{rolloutText(st, stop), rolloutTone(st.RolloutState)}},
 		{"now", Cell{st.Message, Plain}},
 	}
 	b.WriteString(s.Fields(append(head, callerFields("applied by", g.AppliedBy, g.AppliedRequest)...)...))
@@ -60,15 +63,30 @@ func target(st group.Status, text string) string {
 	return fmt.Sprintf("%s #%d", text, st.TargetNumber)
 }
 
-func rolloutText(st group.Status) string {
-	text := st.RolloutState
-	if st.Paused && !strings.Contains(text, "PAUSED") {
-		text = strings.TrimPrefix(text+", paused by an operator", ", ")
+// stateWord is the state of a rollout. The record calls a frozen rollout PAUSED too.
+func stateWord(state string, stop *client.Override) string {
+	if stop != nil && stop.Kind == client.OverrideFreeze && state == string(operation.PausedState) {
+		return "FROZEN"
+	}
+	return state
+}
+
+// rolloutText is the state of a rollout, and the override that stops it.
+func rolloutText(st group.Status, stop *client.Override) string {
+	text, by := stateWord(st.RolloutState, stop), ""
+	switch paused := st.RolloutState == string(operation.PausedState); {
+	case stop != nil && paused:
+		_, by, _ = strings.Cut(format.Stopped(*stop), " ") // the state has the word
+		by = " " + by
+	case stop != nil:
+		by = ", " + format.Stopped(*stop)
+	case st.Paused && !paused:
+		by = ", stopped by an operator: see `cadre overrides`"
 	}
 	if st.Rollout != "" && text != "" {
 		text += " (" + st.Rollout + ")"
 	}
-	return text
+	return strings.TrimPrefix(text+by, ", ")
 }
 
 func conditions(s Style, st group.Status, now time.Time) string {

@@ -86,13 +86,13 @@ func when(a rollout.Action) Cell {
 	return Cell{format.When(a), Warn}
 }
 
-// Status prints a group's rollout at one moment: progress, Slots, holds.
-func Status(s Style, v client.View, now time.Time) string {
+// Status prints a group's rollout at one moment: progress, Slots, holds. stop is as for Group.
+func Status(s Style, v client.View, stop *client.Override, now time.Time) string {
 	st := v.Status
 	var b strings.Builder
 	head := []Field{
 		{"group", Cell{st.Group, Plain}},
-		{"rollout", Cell{rolloutText(st), rolloutTone(st.RolloutState)}},
+		{"rollout", Cell{rolloutText(st, stop), rolloutTone(st.RolloutState)}},
 		{"revision", Cell{target(st, format.Way(v)), Plain}},
 		{"updated", Cell{progress(st.Updated, st.Replicas), ratio(st.Updated, st.Replicas).Tone}},
 		{"available", Cell{progress(st.Available, st.Replicas), ratio(st.Available, st.Replicas).Tone}},

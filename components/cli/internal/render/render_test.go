@@ -65,9 +65,34 @@ func TestR2_AnIdlePlanSaysWhatItWaitsFor(t *testing.T) {
 
 func TestARolloutThatEndedRunsNoMore(t *testing.T) {
 	r := operation.Rollout{StartedAt: time.Unix(0, 0), EndedAt: time.Unix(31, 0), State: operation.Complete}
-	text := Status(Style{}, client.View{Plan: rollout.Plan{Rollout: &r}}, time.Unix(500, 0))
+	text := Status(Style{}, client.View{Plan: rollout.Plan{Rollout: &r}}, nil, time.Unix(500, 0))
 	if !strings.Contains(text, "took       31s\n") || strings.Contains(text, "running for") {
 		t.Error(text)
+	}
+}
+
+// The word for a stop is the one of `cadre overrides` and of the plan's hold: a frozen group is not paused.
+func TestAFrozenGroupIsFrozen(t *testing.T) {
+	until := time.Date(2026, 5, 4, 14, 0, 0, 0, time.Local)
+	pause := client.Override{Kind: client.OverridePause, Name: "web", By: "bob", Reason: "lunch"}
+	freeze := client.Override{Kind: client.OverrideFreeze, By: "ann (0d3c9f5e-3f1b-4a53-8f4e-2f3f1f0a7b11)", Until: until, Reason: "we look into it"}
+	other := client.Override{Kind: client.OverrideFreeze, Name: "db", Reason: "no concern of web"}
+	for _, c := range []struct {
+		state     string
+		overrides []client.Override
+		want      string
+	}{
+		{"RUNNING", []client.Override{other}, "RUNNING (web-3), stopped by an operator: see `cadre overrides`"},
+		{"RUNNING", []client.Override{pause}, "RUNNING (web-3), paused by bob: lunch"},
+		{"PAUSED", []client.Override{pause}, "PAUSED (web-3) by bob: lunch"},
+		{"PAUSED", []client.Override{freeze, pause}, "FROZEN (web-3) by ann (0d3c9f5e) until 2026-05-04 14:00:00: we look into it"},
+		{"RUNNING", []client.Override{pause, freeze}, "RUNNING (web-3), frozen by ann (0d3c9f5e) until 2026-05-04 14:00:00: we look into it"},
+		{"PAUSED", []client.Override{other}, "PAUSED (web-3)"},
+	} {
+		st := group.Status{Group: "web", Rollout: "web-3", RolloutState: c.state, Paused: true}
+		if got := rolloutText(st, client.StopOf(c.overrides, "web")); got != c.want {
+			t.Errorf("%s: %q, want %q", c.state, got, c.want)
+		}
 	}
 }
 
