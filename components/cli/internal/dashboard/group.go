@@ -82,7 +82,7 @@ func groupOf(name string, v client.View, more groupAnswer, now time.Time) groupM
 	}
 	if r := v.Plan.Rollout; r != nil {
 		m.Facts = append(m.Facts, fact{Name: "Hand-overs", Value: mark{fmt.Sprint(r.Transfers), plain}})
-		if r.State.Failed() && r.Reason != "" && r.Reason != st.Message {
+		if (r.State.Failed() || r.State == operation.RollingBack) && r.Reason != "" && r.Reason != st.Message {
 			m.Warnings = append([]string{r.Reason}, m.Warnings...)
 		}
 	}

@@ -204,3 +204,24 @@ func TestAFrozenGroupIsFrozen(t *testing.T) {
 func offers(list []button, text string) bool {
 	return slices.ContainsFunc(list, func(b button) bool { return b.Text == text })
 }
+
+// In a rollback the slots that are back have arrived, and the page has the reason.
+func TestARollbackShowsItsReasonAndItsWay(t *testing.T) {
+	for state, over := range map[operation.RolloutState]bool{operation.RollingBack: false, operation.RolledBack: false, operation.Running: true} {
+		r := operation.Rollout{State: state, From: older, To: newer, Reason: "web-1 failed its check", Back: &operation.Back{Revision: older, Over: over}}
+		v := client.View{Status: group.Status{Group: "web", RolloutState: string(state), Stable: older, Target: newer, Replicas: 2, Message: "waits for web-1",
+			Instances: []group.InstanceStatus{{Slot: "web-0", Observed: older}, {Slot: "web-1", Observed: newer}}}}
+		v.Plan.Rollout = &r
+		m := groupOf("web", v, groupAnswer{}, noon)
+		last, arrived, title := m.Progress.Lanes[len(laneTitles)-1], "web-0", backTitle
+		if over {
+			arrived, title = "web-1", "At target"
+		}
+		if last.Title != title || last.Count != 1 || last.Chips[0].Slot != arrived {
+			t.Errorf("%s: the last lane is %+v", state, last)
+		}
+		if slices.Contains(m.Warnings, r.Reason) == over {
+			t.Errorf("%s: warnings %q", state, m.Warnings)
+		}
+	}
+}

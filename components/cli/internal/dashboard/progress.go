@@ -56,11 +56,21 @@ const (
 	holdMessages = 3
 )
 
-// laneTitles are the lanes in the order of a step.
+// laneTitles are the lanes in the order of a step. In a rollback the last one is backTitle.
 var laneTitles = []string{"Waiting", "Draining", "Acting", "Booting", "Joining", "Settling", "At target"}
 
-// laneOf is the index of a slot's lane. A failed slot is back in the first lane unless it proved the target.
-func laneOf(i group.InstanceStatus, target string) int {
+const backTitle = "Back at stable"
+
+// goalOf is the revision that the slots move to, which in a rollback is not the target of the spec.
+func goalOf(v client.View) (revision string, back bool) {
+	if r := v.Plan.Rollout; r != nil && r.Goal() != r.To {
+		return r.Goal(), true
+	}
+	return v.Status.Target, false
+}
+
+// laneOf is the index of a slot's lane. A failed slot is back in the first lane unless it proved the goal.
+func laneOf(i group.InstanceStatus, goal string) int {
 	switch operation.Phase(i.Phase) {
 	case operation.Draining, operation.Drained:
 		return 1
@@ -74,7 +84,7 @@ func laneOf(i group.InstanceStatus, target string) int {
 		return 5
 	case operation.Done, operation.Aborted, operation.Failed, "":
 	}
-	if target != "" && i.Observed == target {
+	if goal != "" && i.Observed == goal {
 		return len(laneTitles) - 1
 	}
 	return 0
@@ -88,8 +98,12 @@ func progressOf(v client.View, spec group.Spec) progressModel {
 	for n, title := range laneTitles {
 		m.Lanes[n].Title = title
 	}
+	goal, back := goalOf(v)
+	if back {
+		m.Lanes[len(laneTitles)-1].Title = backTitle
+	}
 	for _, i := range st.Instances {
-		n := laneOf(i, st.Target)
+		n := laneOf(i, goal)
 		l := &m.Lanes[n]
 		l.Count++
 		m.Moving = m.Moving || n > 0 && n < len(laneTitles)-1
