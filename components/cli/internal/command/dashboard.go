@@ -9,6 +9,7 @@ import (
 
 	"cadre.dev/cli/genesis"
 	"cadre.dev/cli/internal/dashboard"
+	"cadre.dev/cli/internal/overview"
 	"cadre.dev/client"
 	"cadre.dev/platform"
 )
@@ -32,7 +33,11 @@ answer. Only loopback addresses are served. From another machine, forward the po
 			}
 			defer l.Close()
 			return a.withClient(func(cl *client.Client) error {
-				s := &dashboard.Server{Client: cl, Simulated: a.simulated, List: a.lister(cl.Context())}
+				look := a.looker(cl.Context())
+				s := &dashboard.Server{Client: cl, Simulated: a.simulated, List: a.lister(cl.Context()), Assess: func(ctx context.Context) overview.Report {
+					r, _ := look(ctx) // the report has the error as a finding
+					return r
+				}}
 				return s.Serve(cmd.Context(), l, func(url string) {
 					if a.output == "json" {
 						_ = a.json(map[string]string{"url": url}) // a reader that went away needs no address

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"cadre.dev/cli/internal/overview"
 	"cadre.dev/cli/internal/render"
+	"cadre.dev/client"
 	"cadre.dev/core/policy"
 )
 
@@ -73,6 +76,26 @@ func (a *App) showOverview(r overview.Report, asked error) error {
 	return nil
 }
 
+// looker returns a function for repeated looks at a cluster, safe for concurrent use. The coordinators prove themselves until a
+// look in which each of them did.
+func (a *App) looker(c client.Context) func(context.Context) (overview.Report, error) {
+	var mu sync.Mutex
+	var machines []policy.AdmissionStatus // of the last proofs
+	proved := false
+	return func(ctx context.Context) (overview.Report, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		facts, err := a.look(ctx, c, !proved)
+		if !proved {
+			machines = facts.Machines
+			lacks := func(one overview.Coordinator) bool { return one.Problem != "" }
+			proved = err == nil && ctx.Err() == nil && !slices.ContainsFunc(facts.Coordinators, lacks)
+		}
+		facts.Machines = machines
+		return overview.Assess(facts), err
+	}
+}
+
 // watchOverview shows reports until ctx ends: on a terminal each in the place of the one before.
 func (a *App) watchOverview(ctx context.Context, every time.Duration) error {
 	_, live := a.terminal()
@@ -80,17 +103,12 @@ func (a *App) watchOverview(ctx context.Context, every time.Duration) error {
 	if err != nil {
 		return err
 	}
-	var machines []policy.AdmissionStatus // of the proofs of the first look
-	for first := true; ; first = false {
-		facts, err := a.look(ctx, c, first)
+	look := a.looker(c)
+	for {
+		r, err := look(ctx)
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // it was interrupted
 		}
-		if first {
-			machines = facts.Machines
-		}
-		facts.Machines = machines
-		r := overview.Assess(facts)
 		if live && a.output != "json" {
 			if _, err := io.WriteString(a.Out, "\x1b[H\x1b[2J"); err != nil {
 				return err

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -149,13 +150,14 @@ func TestUndoIsConfirmedByName(t *testing.T) {
 func TestMarksAreConfirmedByName(t *testing.T) {
 	s := world(t)
 	s.Set("postgres", func(g *clienttest.Group) {
-		g.Operations[0].Phase, g.Operations[0].Call.Outcome = operation.Acting, operation.OutcomeUnknown
+		op := &g.Operations[0]
+		op.Phase, op.Call.Outcome, op.Entered = operation.Acting, operation.OutcomeUnknown, map[operation.Phase]time.Time{operation.Acting: noon.Add(-time.Hour)}
 	})
 	b := entered(t, s)
 	if _, page := b.get("operations"); !strings.Contains(page, "act/mark-failed?on=postgres-4-1a2b3c4d.2.postgres-1") {
 		t.Errorf("no way to mark: %s", page)
 	}
-	if _, page := b.get(""); !strings.Contains(page, "Undecided call") {
+	if _, page := b.get(""); !strings.Contains(page, "the platform call of UPDATE does not end") {
 		t.Errorf("the overview hides the undecided call: %s", page)
 	}
 	path := "act/mark-failed?on=postgres-4-1a2b3c4d.2.postgres-1"

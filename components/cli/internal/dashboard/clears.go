@@ -89,6 +89,9 @@ func clearedBy(predicate, group, slot string) string {
 	return text
 }
 
+// groupRemedies are the remedies that need the name of the group alone.
+var groupRemedies = []string{"resume", "unfreeze", "retry", "promote"}
+
 // remedies name the action of the dashboard that clears a hold.
 var remedies = map[string]string{
 	"paused": "resume", "frozen": "unfreeze", "drained": "undrain", "protected": "unprotect", "not_approved": "approve",

@@ -10,7 +10,7 @@ import (
 func TestPagesShowTheAnswers(t *testing.T) {
 	b := entered(t, world(t))
 	for path, wants := range map[string][]string{
-		"":                               {"coordinator-1", "demo-coordinator-2", "Rollout failed", "kafka-4 was not available", "groups/postgres", "2 / 3", "SIMULATED"},
+		"":                               {"coordinator-1", "demo-coordinator-2", "the rollout failed, and waits for an operator", "act/retry?on=kafka", "Failed: healthy_deadline", "kafka-4 was not available", "groups/postgres", "2 / 3", "SIMULATED"},
 		"?q=kaf":                         {"groups/kafka"},
 		"groups/postgres":                {"max_unavailable", "1 of 1 in use by postgres-1", "Cleared by", "3 voters, quorum 2", "prod7", "postgres-0", "leader", "act/pause?on=postgres", "Booting", "38s", "bob", `href="audit?q=postgres"`},
 		"groups/kafka":                   {"Failed", "act/retry?on=kafka", "Write a corrected spec", "cadre rollout undo kafka"},

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"cadre.dev/cli/internal/overview"
 	"cadre.dev/client"
 	"cadre.dev/client/clienttest"
 	"cadre.dev/core/audit"
@@ -223,5 +224,25 @@ func TestARollbackShowsItsReasonAndItsWay(t *testing.T) {
 		if slices.Contains(m.Warnings, r.Reason) == over {
 			t.Errorf("%s: warnings %q", state, m.Warnings)
 		}
+	}
+}
+
+// The problems are the findings of `cadre status` that need a person, with the action that ends a hold.
+func TestProblemsAreTheFindingsThatNeedAPerson(t *testing.T) {
+	f := overview.Facts{Now: noon, Cluster: "demo", Coordinators: []overview.Coordinator{{Name: "coordinator-0", Answered: true, Leader: "coordinator-0"}},
+		Groups: []overview.Group{{Name: "web", Replicas: 2, Available: 1, RolloutState: "RUNNING"}},
+		Slots: []group.InstanceStatus{
+			{Group: "web", Slot: "web-0", State: group.SlotAvailable, Holds: []group.Hold{{Predicate: rollout.HoldStagePromotion, Message: "stage 1 of 2 has baked"}}},
+			{Group: "web", Slot: "web-1", State: group.SlotUpdating},
+		},
+		Overrides: []client.Override{{Kind: client.OverrideFreeze, At: noon.Add(-time.Hour)}},
+	}
+	report := overview.Assess(f)
+	got := problemsOf(report)
+	if len(got) != 1 || got[0].Path != "groups/web" || got[0].Fix.Path != actPath("promote", "web") || got[0].Mark.Text != "Ticket" || got[0].Command != "cadre rollout plan web" {
+		t.Errorf("%+v of %+v", got, report.Findings)
+	}
+	if report.NeedsPerson != (len(got) > 0) {
+		t.Errorf("needs a person: %v, problems: %d", report.NeedsPerson, len(got))
 	}
 }

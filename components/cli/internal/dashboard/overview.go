@@ -1,12 +1,14 @@
 package dashboard
 
 import (
-	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
+	"cadre.dev/cli/internal/overview"
 	"cadre.dev/client"
 	"cadre.dev/client/format"
+	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/platform"
 	apiv1 "cadre.dev/proto/cadre/api/v1"
@@ -33,8 +35,10 @@ type overviewModel struct {
 	// NoPlatform says why Coordinators is incomplete.
 	NoPlatform string
 	Problems   []problem
-	Groups     []groupRow
-	Buttons    []button
+	// Judged: Problems has the findings about the cluster.
+	Judged  bool
+	Groups  []groupRow
+	Buttons []button
 }
 
 // fact is a name with its value. Path, if any, leads to more.
@@ -48,6 +52,8 @@ type problem struct {
 	Mark mark
 	Text string
 	Path string
+	// Command leads on; empty: none.
+	Command string
 	// Fix leads to the action that helps; its Path may be empty.
 	Fix button
 }
@@ -87,7 +93,6 @@ func overviewOf(a clusterAnswer, cvms cvmAnswer, trouble error) overviewModel {
 		},
 		Buttons: []button{{Text: "Freeze everything", Path: actPath("freeze", ""), Harsh: true}},
 	}
-	m.Problems = clusterProblems(a)
 	if trouble != nil {
 		m.Problems = append(m.Problems, problem{Mark: mark{"Platform", warn}, Text: trouble.Error()})
 	}
@@ -108,44 +113,34 @@ func overviewOf(a clusterAnswer, cvms cvmAnswer, trouble error) overviewModel {
 	return m
 }
 
-// clusterProblems lists the problems that need a person, the worst first.
-func clusterProblems(a clusterAnswer) []problem {
-	var out []problem
-	if why := a.cluster.GetHalted(); why != "" {
-		out = append(out, problem{Mark: mark{"Halted", bad}, Text: why})
+// problemsOf lists the findings of `cadre status` that need a person.
+func problemsOf(r overview.Report) (out []problem) {
+	groups := map[string]bool{}
+	for _, g := range r.Groups {
+		groups[g.Name] = true
 	}
-	if a.cluster.GetLeader() == "" {
-		out = append(out, problem{Mark: mark{"No leader", bad}, Text: "no coordinator holds the lease: nothing is changed until one does"})
-	}
-	for _, g := range a.groups {
-		name, lacking := g.GetGroup(), int(g.GetReplicas())-int(g.GetAvailable())
+	for _, f := range r.Findings {
+		p := problem{Mark: mark{capital(string(f.Severity)), bad}, Text: f.Object + ": " + f.Text, Command: f.Command}
+		switch f.Severity {
+		case overview.Note:
+			continue
+		case overview.Ticket:
+			p.Mark.Tone = warn
+		case overview.Page:
+		}
+		name, _, err := group.ParseSlot(f.Object)
 		switch {
-		case operation.RolloutState(g.GetRolloutState()) == operation.RolledBack:
-			out = append(out, problem{Mark: mark{"Rolled back", bad}, Text: name + ": " + g.GetMessage(), Path: groupPath(name),
-				Fix: button{Text: "Retry", Path: actPath("retry", name)}})
-		case operation.RolloutState(g.GetRolloutState()) == operation.FailedState:
-			out = append(out, problem{Mark: mark{"Rollout failed", bad}, Text: name + ": " + g.GetMessage(), Path: groupPath(name),
-				Fix: button{Text: "Retry", Path: actPath("retry", name)}})
-		case lacking > 0 && !operation.RolloutState(g.GetRolloutState()).Moves():
-			out = append(out, problem{Mark: mark{"Unavailable", bad}, Text: fmt.Sprintf("%s: %d of %d slots are unavailable", name, lacking, g.GetReplicas()), Path: groupPath(name)})
+		case groups[f.Object]:
+			p.Path = groupPath(f.Object)
+			if verb := remedies[f.Hold]; verb != "" && slices.Contains(groupRemedies, verb) {
+				p.Fix = button{Text: capital(verb), Path: actPath(verb, f.Object)}
+			}
+		case err == nil && groups[name]:
+			p.Path = slotPath(f.Object)
 		}
-	}
-	for _, o := range a.operations {
-		if undecided(o) {
-			out = append(out, problem{Mark: mark{"Undecided call", warn}, Text: o.Slot + ": " + cmp.Or(o.Reason, "the platform has not confirmed its last call"), Path: "operations"})
-		}
-	}
-	for _, o := range a.overrides {
-		if o.Kind == client.OverrideFreeze {
-			out = append(out, problem{Mark: mark{"Frozen", warn}, Text: cmp.Or(o.Name, "everything") + ": " + o.Reason, Fix: button{Text: "End it", Path: actPath("unfreeze", o.Name)}})
-		}
+		out = append(out, p)
 	}
 	return out
-}
-
-// undecided reports that an operation waits for the effect of a platform call that was not confirmed.
-func undecided(o operation.Operation) bool {
-	return o.Phase == operation.Acting && o.Call.Number > 0 && o.Call.Outcome == operation.OutcomeUnknown
 }
 
 // coordinatorsOf joins the API's answer with the platform's list. Without a platform only the coordinators that the

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"cadre.dev/cli/internal/overview"
 	"cadre.dev/client"
 	"cadre.dev/core/audit"
 	"cadre.dev/core/policy"
@@ -67,8 +68,11 @@ func (s *Server) route(path string, q url.Values) (page, bool) {
 }
 
 func (s *Server) overviewPage(f filter) page {
-	return page{title: "Overview", sources: []source{s.clusterSource(), s.cvmSource()}, build: func(got []snapshot, _ time.Time) []fragment {
+	return page{title: "Overview", sources: []source{s.clusterSource(), s.cvmSource(), s.statusSource()}, build: func(got []snapshot, _ time.Time) []fragment {
 		m := overviewOf(value[clusterAnswer](got[0]), value[cvmAnswer](got[1]), got[1].err)
+		if report, judged := got[2].value.(overview.Report); judged {
+			m.Judged, m.Problems = true, append(m.Problems, problemsOf(report)...)
+		}
 		var chosen []groupRow
 		for _, g := range m.Groups {
 			if f.matches(g.Name, g.Rollout.Text, g.Message, g.Target) {

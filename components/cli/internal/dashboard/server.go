@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"cadre.dev/cli/internal/overview"
 	"cadre.dev/client"
 )
 
@@ -20,6 +21,8 @@ type Server struct {
 	Simulated bool
 	// List asks the platform for CVMs; nil: the context names no platform.
 	List Lister
+	// Assess looks at the whole cluster as `cadre status` does. Calls may overlap.
+	Assess func(context.Context) overview.Report
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"cadre.dev/cli/internal/overview"
 	"cadre.dev/client"
 	"cadre.dev/client/format"
 	"cadre.dev/core/audit"
@@ -20,6 +21,8 @@ const (
 	everyOverlay   = 3 * time.Second
 	everyAdmission = 5 * time.Second
 	everyAudit     = 5 * time.Second
+	// The judgement asks every coordinator and, for their list, the platform.
+	everyStatus = 15 * time.Second
 	// The platform is outside and has a limit of calls.
 	everyPlatform = 30 * time.Second
 )
@@ -40,6 +43,13 @@ func (s *Server) clusterSource() source {
 		}
 		a.requests, err = s.Client.Requests(ctx, "")
 		return a, err
+	})
+}
+
+// statusSource judges the cluster as `cadre status` does.
+func (s *Server) statusSource() source {
+	return poll("status", everyStatus, func(ctx context.Context) (overview.Report, error) {
+		return s.Assess(ctx), nil
 	})
 }
 

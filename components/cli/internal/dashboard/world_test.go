@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"cadre.dev/cli/internal/overview"
 	"cadre.dev/client"
 	"cadre.dev/client/clienttest"
 	"cadre.dev/core/audit"
@@ -68,7 +69,7 @@ func newBench(t *testing.T, s *clienttest.Server) *bench {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	b := &bench{Server: s, t: t, end: cancel, ended: make(chan error, 1)}
-	b.server = &Server{Client: cl, Simulated: true, patience: time.Minute, Now: func() time.Time { return noon }, List: func(_ context.Context, app string) ([]platform.Instance, error) {
+	b.server = &Server{Client: cl, Simulated: true, Assess: func(ctx context.Context) overview.Report { return judged(ctx, cl) }, patience: time.Minute, Now: func() time.Time { return noon }, List: func(_ context.Context, app string) ([]platform.Instance, error) {
 		if app == clienttest.AppID {
 			return []platform.Instance{{Name: "demo-coordinator-0", Status: "running", Node: "prod5", OSImage: "dstack-0.5.9"}, {Name: "demo-coordinator-1", Status: "running", Node: "prod7", OSImage: "dstack-0.5.9"},
 				{Name: "demo-coordinator-2", Status: "running", Node: "prod9", OSImage: "dstack-0.5.9"}}, nil
@@ -86,6 +87,29 @@ func newBench(t *testing.T, s *clienttest.Server) *bench {
 	}
 	b.http = &http.Client{Jar: jar}
 	return b
+}
+
+// judged reads the records that the judgement of these tests needs.
+func judged(ctx context.Context, cl *client.Client) overview.Report {
+	f := overview.Facts{Now: noon, Cluster: "demo"}
+	note := func(err error) {
+		if err != nil {
+			f.Unread = append(f.Unread, err.Error())
+		}
+	}
+	cluster, err := cl.Cluster(ctx)
+	note(err)
+	f.Coordinators = []overview.Coordinator{{Name: cluster.GetSelf(), Answered: true, Leader: cluster.GetLeader(), Term: cluster.GetTerm()}}
+	list, err := cl.Groups(ctx)
+	note(err)
+	for _, g := range list {
+		f.Groups = append(f.Groups, overview.Group{Name: g.GetGroup(), Replicas: int(g.GetReplicas()), Available: int(g.GetAvailable()), RolloutState: g.GetRolloutState(), Message: g.GetMessage()})
+	}
+	f.Slots, err = cl.Instances(ctx, "")
+	note(err)
+	f.Operations, err = cl.Operations(ctx, "", false)
+	note(err)
+	return overview.Assess(f)
 }
 
 // entered is newBench with the cookie.

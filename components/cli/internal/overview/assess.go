@@ -11,6 +11,7 @@ import (
 	"cadre.dev/client/format"
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
+	"cadre.dev/core/rollout"
 )
 
 // The times are those of docs/guides/alerts.yaml.
@@ -160,9 +161,9 @@ func ofGroups(f Facts) (out []Finding) {
 		}
 		switch operation.RolloutState(g.RolloutState) {
 		case operation.RolledBack:
-			out = append(out, finding(Ticket, g.Name, "the rollout was rolled back, and waits for an operator: "+g.Message, "cadre rollout status "+g.Name))
+			out = append(out, failed(finding(Ticket, g.Name, "the rollout was rolled back, and waits for an operator: "+g.Message, "cadre rollout status "+g.Name)))
 		case operation.FailedState:
-			out = append(out, finding(Page, g.Name, "the rollout failed, and waits for an operator: "+g.Message, "cadre rollout status "+g.Name))
+			out = append(out, failed(finding(Page, g.Name, "the rollout failed, and waits for an operator: "+g.Message, "cadre rollout status "+g.Name)))
 		case operation.Running, operation.BakingState, operation.PausedState, operation.Complete, operation.PartitionReached, operation.SupersededState, operation.RollingBack:
 		}
 		if g.Deleting {
@@ -181,6 +182,12 @@ func ofGroups(f Facts) (out []Finding) {
 		}
 	}
 	return out
+}
+
+// failed gives a finding the hold of all steps after a failed rollout.
+func failed(f Finding) Finding {
+	f.Hold = rollout.HoldRolloutFailed
+	return f
 }
 
 func ofSlots(f Facts) (out []Finding) {

@@ -42,7 +42,9 @@ var holdsForPeople = map[string]Severity{
 func ofHolds(list []Hold) (out []Finding) {
 	for _, h := range list {
 		if severity, is := holdsForPeople[h.Hold]; is {
-			out = append(out, finding(severity, h.Group, fmt.Sprintf("the next step of %s waits for you: %s: %s", some(h.Slots), h.Hold, h.Message), "cadre rollout plan "+h.Group))
+			f := finding(severity, h.Group, fmt.Sprintf("the next step of %s waits for you: %s: %s", some(h.Slots), h.Hold, h.Message), "cadre rollout plan "+h.Group)
+			f.Hold = h.Hold
+			out = append(out, f)
 		}
 	}
 	return out

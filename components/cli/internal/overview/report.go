@@ -28,6 +28,8 @@ type Finding struct {
 	Text   string `json:"text"`
 	// Command leads on; empty: Text has the way out, or there is nothing to do.
 	Command string `json:"command,omitempty"`
+	// Hold is the hold that waits for the person; empty: the finding is about no hold.
+	Hold string `json:"hold,omitempty"`
 
 	// kind names findings about slots that become one finding when there are many; empty: never.
 	kind string
