@@ -172,6 +172,9 @@ func (a *App) applyOne(cmd *cobra.Command, cl *client.Client, f applyFlags, g gr
 		out.Plan = &p
 		said := func(text string) bool { return slices.Contains(checked.Warnings, text) }
 		p.Warnings = slices.DeleteFunc(p.Warnings, said)
+		if lost {
+			f.answerDisks(p.Actions, g.Spec.Name)
+		}
 		a.print(render.Plan(s, p, a.now()))
 	} else if client.KindOf(err) != client.NotFound {
 		a.print("no plan now: " + err.Error() + "\n")
@@ -202,6 +205,21 @@ func (a *App) applyOne(cmd *cobra.Command, cl *client.Client, f applyFlags, g gr
 		a.print(fmt.Sprintf("watch it with `cadre rollout watch %s`\n", g.Spec.Name))
 	}
 	return out, nil
+}
+
+// answerDisks replaces the messages of the leader, which does not know of --delete-disks yet.
+func (f *applyFlags) answerDisks(actions []rollout.Action, group string) {
+	message := "given up by this apply"
+	if !f.sure.sure(group) {
+		message = "--delete-disks needs --confirm " + group + " as well"
+	}
+	for _, a := range actions {
+		for i := range a.Holds {
+			if a.Holds[i].Predicate == rollout.HoldDeleteDisks {
+				a.Holds[i].Message = message
+			}
+		}
+	}
 }
 
 // waitFor waits for one group and prints its progress.

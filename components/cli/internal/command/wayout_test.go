@@ -236,6 +236,24 @@ func TestAScaleInReportsAtOnceThatDisksBlockIt(t *testing.T) {
 	}
 }
 
+// The plan of an apply with --delete-disks does not ask for --delete-disks.
+func TestThePlanKnowsTheFlagsOfTheApply(t *testing.T) {
+	b := newBench(t)
+	for want, flags := range map[string][]string{
+		"delete_disks: give it up with --delete-disks":                nil,
+		"delete_disks: --delete-disks needs --confirm worker as well": {"--delete-disks", "--reason", "x"},
+		"delete_disks: given up by this apply":                        {"--delete-disks", "--reason", "x", "--confirm", "worker"},
+	} {
+		stuck(b)
+		b.Set("worker", func(g *clienttest.Group) {
+			g.Plan.Actions = []rollout.Action{{Slot: "worker-2", Kind: operation.Delete, Holds: []rollout.Hold{{Predicate: rollout.HoldDeleteDisks, Message: "give it up with --delete-disks"}}}}
+		})
+		if _, out := b.run(append([]string{"group", "apply", b.file("1", "10")}, flags...)...); strings.Count(out, "delete_disks: ") != 1 || !strings.Contains(out, want) {
+			t.Errorf("%v: no %q in\n%s", flags, want, out)
+		}
+	}
+}
+
 // TestARequestIsCancelledByItsPrefix: a request that does not wait is NotFound.
 func TestARequestIsCancelledByItsPrefix(t *testing.T) {
 	b := newBench(t)
