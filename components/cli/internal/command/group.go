@@ -14,6 +14,7 @@ import (
 	"cadre.dev/client/groupfile"
 	"cadre.dev/compose/lint"
 	"cadre.dev/core/group"
+	"cadre.dev/core/operation"
 	"cadre.dev/core/upgrade"
 )
 
@@ -170,6 +171,8 @@ type change struct {
 	Of       string   `json:"of,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
 	index    uint64
+	// rollout is the state of the group's rollout.
+	rollout operation.RolloutState
 }
 
 // compare reads the stored spec and compares both specs with their defaults filled in.
@@ -186,7 +189,7 @@ func compare(cmd *cobra.Command, cl *client.Client, spec group.Spec) (change, er
 	default:
 		old := stored.Spec
 		old.Normalize()
-		before, out.index = old, stored.Index
+		before, out.index, out.rollout = old, stored.Index, operation.RolloutState(stored.Status.RolloutState)
 		out.Warnings = slices.Concat(out.Warnings, group.EditWarnings(old, spec), upgrade.Texts(upgrade.Edit(old, spec)))
 		out.From = old.Revision()
 	}
@@ -215,7 +218,11 @@ func (c change) picture(s render.Style) string {
 	case c.New:
 		return fmt.Sprintf("group %s is new, revision %s\n", c.Group, format.Short(c.To)) + render.Diff(s, c.Fields)
 	case len(c.Fields) == 0:
-		return fmt.Sprintf("group %s is unchanged, revision %s\n", c.Group, format.Short(c.To))
+		text := fmt.Sprintf("group %s is unchanged, revision %s\n", c.Group, format.Short(c.To))
+		if c.rollout.Failed() {
+			text += s.Line(fmt.Sprintf("its rollout is %s, and the same spec begins no new one; to try again: cadre rollout retry %s --reason WHY", c.rollout, c.Group), render.Warn)
+		}
+		return text
 	case c.From == c.To:
 		return fmt.Sprintf("group %s changes, revision stays %s\n", c.Group, format.Short(c.To)) + render.Diff(s, c.Fields)
 	}

@@ -254,6 +254,25 @@ func TestThePlanKnowsTheFlagsOfTheApply(t *testing.T) {
 	}
 }
 
+// The same spec does not begin a failed rollout again: the apply names the command that does.
+func TestAnUnchangedGroupNamesItsFailedRollout(t *testing.T) {
+	b := newBench(t)
+	const hint = "; to try again: cadre rollout retry worker --reason WHY\n"
+	for state, hinted := range map[string]bool{"ROLLED_BACK": true, "FAILED": true, "RUNNING": false, "COMPLETE": false} {
+		b.Set("worker", midRollout)
+		path := b.file("1", "10")
+		if code, out := b.run("group", "apply", path); code != ExitOK {
+			t.Fatal(out)
+		}
+		b.Set("worker", func(g *clienttest.Group) { g.Status.RolloutState = state })
+		for _, verb := range []string{"apply", "diff"} {
+			if code, out := b.run("group", verb, path); code != ExitOK || !strings.Contains(out, "is unchanged") || strings.Contains(out, "its rollout is "+state) != hinted || strings.Contains(out, hint) != hinted {
+				t.Errorf("%s of a group that is %s: exit %d\n%s", verb, state, code, out)
+			}
+		}
+	}
+}
+
 // TestARequestIsCancelledByItsPrefix: a request that does not wait is NotFound.
 func TestARequestIsCancelledByItsPrefix(t *testing.T) {
 	b := newBench(t)
