@@ -98,5 +98,5 @@ func (op Operation) Begun(within time.Duration, now time.Time) Operation {
 	if op.Kind != Create && op.Way.drains() {
 		return op.enter(Draining, now).because("waits for the agent to drain")
 	}
-	return op.enter(Drained, now).because("nothing to drain")
+	return op.enter(Drained, now).because("begins without a drain")
 }

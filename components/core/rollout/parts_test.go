@@ -317,6 +317,17 @@ func TestR128_ACVMIsCertainlyGone(t *testing.T) {
 	}
 }
 
+// TestWhatDoesNotExistIsNotDrained: the first phase of a creation is DRAINED, too.
+func TestWhatDoesNotExistIsNotDrained(t *testing.T) {
+	for kind, want := range map[operation.Kind]group.SlotState{
+		operation.Create: group.SlotCreating, operation.Update: group.SlotDrained, operation.Replace: group.SlotDrained, operation.Drain: group.SlotDrained,
+	} {
+		if got := phaseWord(operation.Operation{Kind: kind, Phase: operation.Drained}); got != want {
+			t.Errorf("%s: %s, want %s", kind, got, want)
+		}
+	}
+}
+
 // TestR80_AMemberIsHeldByAHookOfItsDrain: only a hook of an open drain holds the member.
 func TestR80_AMemberIsHeldByAHookOfItsDrain(t *testing.T) {
 	f := newFixture(3, "none").want("B").rolling().op(2, operation.Draining, nil)

@@ -26,6 +26,9 @@ func phaseWord(op operation.Operation) group.SlotState {
 		if op.Way.Refreshes() {
 			return group.SlotRefreshing // the member serves all the time
 		}
+		if op.Kind == operation.Create {
+			return group.SlotCreating // no CVM exists that could be drained
+		}
 		return group.SlotDrained
 	case operation.Acting:
 		if op.Kind == operation.Stop && op.Call.Part == operation.PartStop {
