@@ -70,7 +70,7 @@ func (p *cadre) Configure(ctx context.Context, req tf.ConfigureRequest, resp *tf
 }
 
 func (p *cadre) Resources(context.Context) []func() resource.Resource {
-	return []func() resource.Resource{newCluster, newGroup, newInstance, newGate, newDeployment}
+	return []func() resource.Resource{newCluster, newGroup, newInstance, newGate, newDeployment, newSecret}
 }
 
 func (p *cadre) DataSources(context.Context) []func() datasource.DataSource {
