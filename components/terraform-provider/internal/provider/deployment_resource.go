@@ -61,7 +61,7 @@ func (r *deploymentResource) Configure(_ context.Context, req resource.Configure
 
 func (r *deploymentResource) Schema(ctx context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "A deployment: several groups as one document with versions, as `cadre deployment apply` writes it. One transaction writes the specs of all changed groups. Manage a group either here or as `cadre_group`.",
+		MarkdownDescription: "A deployment: several groups as one document with versions, as `cadre deployment apply` writes it. One transaction writes the specs of all changed groups. Manage a group either here or as `cadre_group`: a plan that changes or destroys a `cadre_group` of a deployment is refused, and a `cadre_instance` sets only the revision and the overrides of its slots.",
 		Attributes: map[string]schema.Attribute{
 			"id":        schema.StringAttribute{Computed: true, MarkdownDescription: "The name of the deployment, from the document. It cannot change: another name is another deployment."},
 			"document":  schema.StringAttribute{Required: true, MarkdownDescription: "Text of the document: one `deployment` block with its groups, or the JSON of `cadre deployment export`. Usually `file(\"shop.hcl\")`."},

@@ -80,6 +80,9 @@ func (r *groupResource) planDelete(ctx context.Context, before object, diags *di
 	}
 	d.DryRun = true
 	name := before.text("name")
+	if r.inDocument(ctx, name, diags) {
+		return
+	}
 	if there, err := cl.Group(ctx, name); err == nil && losesDisks(there.Spec, before, d, diags) {
 		return
 	}

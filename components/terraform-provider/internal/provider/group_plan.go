@@ -41,6 +41,9 @@ func (r *groupResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanR
 	name := w.spec.Name
 	was, _, err := writtenIn(before)
 	unchanged := err == nil && before != nil && reflect.DeepEqual(was.tree, w.tree)
+	if !unchanged && r.inDocument(ctx, name, &resp.Diagnostics) {
+		return
+	}
 	waits := planned.flag(argWait, true)
 	disks := planned.flag(argDisks, false)
 	planned[argID], planned[argDeleting] = textValue(name), flagValue(false)

@@ -64,7 +64,8 @@ func (m instance) with(ctx context.Context, had instance, g client.Group) (spec 
 }
 
 // warnOfRefusal reports, as a warning, the refusals and holds of the coordinators if the slot's
-// settings were written now. It is no error: the same run may change the group first.
+// settings were written now. It is no error: the same run may change the group first. Settings that the document of a
+// deployment has are an error.
 func (m instance) warnOfRefusal(ctx context.Context, cl *client.Client, had instance, diags *diag.Diagnostics) {
 	if !m.sets() && !had.sets() || m.Pinned.IsUnknown() || m.InstanceType.IsUnknown() || m.Excluded.IsUnknown() || m.Unhealed.IsUnknown() || m.PreservedState.IsUnknown() {
 		return
@@ -76,6 +77,12 @@ func (m instance) warnOfRefusal(ctx context.Context, cl *client.Client, had inst
 	spec, before, now, err := m.with(ctx, had, g)
 	if err != nil || equal(before, now) {
 		return // not all of it is known yet, or nothing is written
+	}
+	if of, err := deploymentOf(ctx, cl, spec.Name); err == nil && of != "" {
+		if m.sets() {
+			diags.AddError("Slot "+m.slot()+" has its settings in deployment "+of, m.settingsInDocument(of).Error())
+		}
+		return // of a resource that gives its settings up, nothing is written
 	}
 	checked, err := cl.ApplyGroupWith(ctx, spec, client.ApplyOptions{DryRun: true})
 	if err != nil {

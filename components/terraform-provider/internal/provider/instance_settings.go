@@ -179,7 +179,8 @@ func unless(passed bool, err error) error {
 	return err
 }
 
-// write changes the settings of one slot in the stored spec, and nothing else.
+// write changes the settings of one slot in the stored spec, and nothing else. In a group of a deployment it changes nothing:
+// the document has the settings.
 func (r *instanceResource) write(ctx context.Context, cl *client.Client, want, had instance, left *instance) error {
 	g, err := cl.Group(ctx, want.Group.ValueString())
 	if err != nil {
@@ -191,6 +192,14 @@ func (r *instanceResource) write(ctx context.Context, cl *client.Client, want, h
 	}
 	if err != nil || equal(before, now) {
 		return err
+	}
+	switch of, err := deploymentOf(ctx, cl, spec.Name); {
+	case err != nil:
+		return err
+	case of != "" && want.sets():
+		return want.settingsInDocument(of)
+	case of != "":
+		return nil // the document keeps the settings that this resource gives up
 	}
 	_, err = cl.ApplyGroupWith(ctx, spec, client.ApplyOptions{ExpectedIndex: g.Index})
 	if mayStand(err) {
