@@ -133,8 +133,8 @@ type UpdatePolicy struct {
 	MaxSurgeFixed *int `json:"max_surge_fixed,omitempty"`
 	// MaxSurgePercent of Replicas, rounded up (R12, R14); excludes MaxSurgeFixed.
 	MaxSurgePercent *int `json:"max_surge_percent,omitempty"`
-	// MaxCreating is how many CVMs of the group are created at a time, with PARALLEL creations (R107). Default 0: all.
-	MaxCreating int `json:"max_creating,omitempty"`
+	// MaxCreating is how many CVMs of the group are created at a time, with PARALLEL creations (R107). Absent means all.
+	MaxCreating *int `json:"max_creating,omitempty"`
 	// MinReadySeconds is how long a Slot is available without a break before it
 	// counts (R8); 0..3600, default 30.
 	MinReadySeconds *int `json:"min_ready_seconds,omitempty"`

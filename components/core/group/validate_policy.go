@@ -151,10 +151,11 @@ func (v *validator) failures(s Spec) {
 func (v *validator) creations(s Spec) {
 	const path = "update_policy.max_creating"
 	switch n := s.UpdatePolicy.MaxCreating; {
-	case n < 0 || n > MaxReplicas:
-		v.add(path, "R107", "is %d: must be 1 to %d, or absent to create all slots at once", n, MaxReplicas)
-	case n > 0 && s.ManagementPolicy == OrderedReady:
-		v.add(path, "R107", "is %d, and management_policy %s creates one slot after the other: use %s, or leave this out", n, OrderedReady, Parallel)
+	case n == nil:
+	case *n < 1 || *n > MaxReplicas:
+		v.add(path, "R107", "is %d: must be 1 to %d, or absent to create all slots at once", *n, MaxReplicas)
+	case s.ManagementPolicy == OrderedReady:
+		v.add(path, "R107", "is %d, and management_policy %s creates one slot after the other: use %s, or leave this out", *n, OrderedReady, Parallel)
 	}
 }
 

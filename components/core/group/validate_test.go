@@ -210,13 +210,15 @@ func TestR100_ToleratedFailuresAreFewerThanTheBudget(t *testing.T) {
 
 func TestR107_ThePaceOfCreationsIsOfParallelOnes(t *testing.T) {
 	s := goodSpec()
-	s.ManagementPolicy, s.UpdatePolicy.MaxCreating = Parallel, 2
+	s.ManagementPolicy, s.UpdatePolicy.MaxCreating = Parallel, ptr(2)
 	if got := problems(t, s); got != nil {
 		t.Errorf("two at a time are refused: %v", got)
 	}
-	s.UpdatePolicy.MaxCreating = -1
-	wantProblem(t, s, "update_policy.max_creating", "R107")
-	s.ManagementPolicy, s.UpdatePolicy.MaxCreating = "", 2
+	for _, wrong := range []int{-1, 0, MaxReplicas + 1} {
+		s.UpdatePolicy.MaxCreating = &wrong
+		wantProblem(t, s, "update_policy.max_creating", "R107")
+	}
+	s.ManagementPolicy, s.UpdatePolicy.MaxCreating = "", ptr(2)
 	wantProblem(t, s, "update_policy.max_creating", "R107")
 }
 

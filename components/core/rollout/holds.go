@@ -155,8 +155,8 @@ func (w *world) holdsOfCreate(c candidate, l evaluation) []Hold {
 			holds = append(holds, hold(HoldPredecessor, "waits for %s: %s", before.slot, before.whyNot()))
 		}
 	}
-	if limit, n := w.spec.UpdatePolicy.MaxCreating, len(w.tally.creating)+len(l.taken.creates); limit > 0 && n >= limit && !w.founds(c.m) {
-		holds = append(holds, hold(HoldMaxCreating, "max_creating is %d, and %d %s being created", limit, n, pick(n == 1, "slot is", "slots are")))
+	if limit, n := w.spec.UpdatePolicy.MaxCreating, len(w.tally.creating)+len(l.taken.creates); limit != nil && n >= *limit && !w.founds(c.m) {
+		holds = append(holds, hold(HoldMaxCreating, "max_creating is %d, and %d %s being created", *limit, n, pick(n == 1, "slot is", "slots are")))
 	}
 	if w.appID == "" && (len(l.taken.creates) > 0 || otherThan(c.m, w.tally.creating) != nil) {
 		holds = append(holds, hold(HoldAppID, "the first CVM of the group allots the app id; the others follow"))

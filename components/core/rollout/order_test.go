@@ -254,7 +254,7 @@ func TestParallelCreatesAllButTheFirstAllotsTheApp(t *testing.T) {
 
 func TestR107_CreationsGoAFewAtATime(t *testing.T) {
 	f := newFixture(5, "none").missing(1).missing(2).missing(3).missing(4)
-	f.spec.ManagementPolicy, f.spec.UpdatePolicy.MaxCreating = group.Parallel, 2
+	f.spec.ManagementPolicy, f.spec.UpdatePolicy.MaxCreating = group.Parallel, new(2)
 	p := f.plan()
 	wantExecutes(t, p, "CREATE db-1", "CREATE db-2")
 	wantHeld(t, p, "db-3", HoldMaxCreating)
@@ -262,7 +262,7 @@ func TestR107_CreationsGoAFewAtATime(t *testing.T) {
 	p = f.plan()
 	wantExecutes(t, p, "CREATE db-2")
 	wantHeld(t, p, "db-3", HoldMaxCreating)
-	f.spec.UpdatePolicy.MaxCreating, f.spec.AppID = 3, ""
+	f.spec.UpdatePolicy.MaxCreating, f.spec.AppID = new(3), ""
 	for i := range f.rec.Slots {
 		f.rec.Slots[i].AppID = ""
 	}
@@ -278,7 +278,7 @@ func TestR107_CreationsGoAFewAtATime(t *testing.T) {
 func TestR107_FoundersAreCreatedTogether(t *testing.T) {
 	f := newFixture(3, "etcd").missing(0).missing(1).missing(2)
 	f.rec.Status, f.rec.Rollout = group.Status{}, nil
-	f.spec.ManagementPolicy, f.spec.UpdatePolicy.MaxCreating = group.Parallel, 1
+	f.spec.ManagementPolicy, f.spec.UpdatePolicy.MaxCreating = group.Parallel, new(1)
 	wantExecutes(t, f.plan(), "CREATE db-0", "CREATE db-1", "CREATE db-2")
 }
 

@@ -183,7 +183,7 @@ func (s *story) option(text string) error {
 		p.MaxSurgeFixed = &number
 		return notNumber
 	case "max_creating":
-		p.MaxCreating = number
+		p.MaxCreating = &number
 		return notNumber
 	case "first_ordinal":
 		s.c.spec.FirstOrdinal = number
