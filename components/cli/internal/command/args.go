@@ -3,15 +3,17 @@ package command
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // usageArgs makes wrong arguments a usage error everywhere, and a bare parent
 // command with an unknown word too.
 func usageArgs(c *cobra.Command) {
-	if check := c.Args; check != nil {
+	if check := c.Args; check != nil && c.Runnable() {
 		c.Args = func(cmd *cobra.Command, args []string) error {
 			err := check(cmd, args)
 			if _, own := errors.AsType[usageError](err); own {
@@ -29,7 +31,7 @@ func usageArgs(c *cobra.Command) {
 			}
 			return nil
 		}
-		if c.RunE == nil && c.Run == nil {
+		if !c.Runnable() {
 			c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 		}
 	}
@@ -56,8 +58,58 @@ func strictHelp(root *cobra.Command) {
 	}
 }
 
+// strictCompletion does the same for `cadre completion`. The scripts go to the output that the root has now.
+func strictCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			usageArgs(c)
+		}
+	}
+}
+
 func noCommand(parent *cobra.Command, word string) error {
-	return seeHelp(parent, fmt.Errorf("%q is not a command of `%s`", word, parent.CommandPath()))
+	text := fmt.Sprintf("%q is not a command of `%s`", word, parent.CommandPath())
+	if name := meant(parent, word); name != "" {
+		text += fmt.Sprintf(", but %q is", name)
+	}
+	return seeHelp(parent, errors.New(text))
+}
+
+// meant is the command that a wrong word probably stands for; "": none, or several.
+func meant(parent *cobra.Command, word string) string {
+	for _, c := range parent.Commands() {
+		if slices.Contains(otherWords[c.Name()], word) {
+			return c.Name()
+		}
+	}
+	parent.SuggestionsMinimumDistance = 2
+	if near := parent.SuggestionsFor(word); len(near) == 1 {
+		return near[0]
+	}
+	return ""
+}
+
+// otherWords are words of other programs for the commands of each name.
+var otherWords = map[string][]string{
+	"apply": {"create", "update", "deploy"}, "describe": {"get", "show", "inspect"}, "delete": {"remove", "rm", "destroy"}, "remove": {"delete", "rm"},
+	"undo": {"rollback", "revert"}, "restart": {"reboot", "bounce"}, "local": {"dev"},
+}
+
+// wrongFlag is an error about a flag. The parsers of values speak of their functions; the text says what is wanted.
+func wrongFlag(c *cobra.Command, err error) error {
+	if wrong, is := errors.AsType[*pflag.InvalidValueError](err); is {
+		f := wrong.GetFlag()
+		switch kind := f.Value.Type(); {
+		case kind == "duration":
+			err = fmt.Errorf("--%s %s: want a time such as 30s, 10m or 2h", f.Name, wrong.GetValue())
+		case strings.HasPrefix(kind, "int"), strings.HasPrefix(kind, "uint"):
+			err = fmt.Errorf("--%s %s: want a whole number", f.Name, wrong.GetValue())
+		case kind == "bool":
+			err = fmt.Errorf("--%s %s: want true or false", f.Name, wrong.GetValue())
+		}
+	}
+	return seeHelp(c, err)
 }
 
 func seeHelp(c *cobra.Command, err error) error {

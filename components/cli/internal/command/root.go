@@ -42,6 +42,7 @@ func (a *App) Run(ctx context.Context, args []string) int {
 	root.SetArgs(args)
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
+	strictCompletion(root)
 	err := root.ExecuteContext(ctx)
 	if err != nil && err.Error() != "" {
 		fmt.Fprintf(a.Err, "cadre: %v\n", err)
@@ -81,7 +82,7 @@ and reports each change with its reason.
 	}
 	root.PersistentFlags().StringVar(&a.context, "context", "", "cluster name or context file (default $CADRE_CONTEXT, then the only one in ~/.config/cadre)")
 	root.PersistentFlags().StringVarP(&a.output, "output", "o", "", "json instead of a table")
-	root.SetFlagErrorFunc(seeHelp)
+	root.SetFlagErrorFunc(wrongFlag)
 	root.AddCommand(a.clusterCommand(), a.groupCommand(), a.deploymentCommand(), a.rolloutCommand(), a.instanceCommand(), a.logsCommand(), a.operationCommand(), a.freezeCommand(), a.unfreezeCommand(), a.overridesCommand(), a.gateCommand(), a.queueCommand(), a.limitsCommand(), a.auditCommand(), a.admissionCommand(), a.secretCommand(), a.operatorCommand(), a.overlayCommand(), a.composeCommand(), a.collateralCommand(), a.imageCommand(), a.localCommand(), a.dashboardCommand(), a.metricsCommand(), a.kmsAuthCommand(), a.statusCommand(), a.reportCommand(), a.versionCommand())
 	completeOr(root.RegisterFlagCompletionFunc("context", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		names, err := client.Contexts()

@@ -50,7 +50,10 @@ func ReadCluster(dir string) (Cluster, error) {
 	if c.Create == "" && len(c.Groups) > 0 {
 		c.Create = filepath.Join(filepath.Dir(dir), "postgres", "cluster.hcl")
 	}
-	if !isFile(c.Create) {
+	switch _, err := os.Stat(dir); {
+	case errors.Is(err, os.ErrNotExist):
+		return c, fmt.Errorf("%s does not exist%s", dir, others(filepath.Dir(dir)))
+	case !isFile(c.Create):
 		return c, fmt.Errorf("%s has neither main.tf nor the files of a cluster%s", dir, others(filepath.Dir(dir)))
 	}
 	return c, nil

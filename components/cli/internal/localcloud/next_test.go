@@ -125,7 +125,7 @@ func TestCommandsOfEveryClusterAreFilledIn(t *testing.T) {
 	if lines, problems := c.Commands(missing); len(problems) < 3 || !strings.Contains(problems[0].Error(), "coordinator_image: not built") || !strings.Contains(lines[0], "coordinator_image=...") {
 		t.Errorf("without images: %q, %v", lines, problems)
 	}
-	if _, err := ReadCluster(filepath.Join(root, "clusters/nothing")); err == nil || !strings.Contains(err.Error(), "postgres") {
+	if _, err := ReadCluster(filepath.Join(root, "clusters/nothing")); err == nil || !strings.Contains(err.Error(), "nothing does not exist") || !strings.Contains(err.Error(), "postgres") {
 		t.Errorf("a folder that is no cluster: %v", err)
 	}
 }
