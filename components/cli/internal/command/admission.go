@@ -300,7 +300,7 @@ Without --confirm the command only lists the boots that would be evicted.`,
 			})
 		},
 	}
-	c.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	c.Flags().StringVar(&reason, "reason", "", "reason, for the record")
 	c.Flags().StringVar(&confirm, "confirm", "", "GROUP once more (all with --all), to say that you mean it")
 	c.Flags().BoolVar(&all, "all", false, "every group, with --before")
 	c.Flags().StringVar(&before, "before", "", "with --all: content first seen before this time is shut out")

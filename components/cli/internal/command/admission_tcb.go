@@ -74,7 +74,7 @@ refused. Revoked machines are never let in.`,
 	c.Flags().StringArrayVar(&advisories, "advisory", nil, "an advisory that the machines have; may be repeated")
 	c.Flags().StringVar(&fmspc, "fmspc", "", "the family of machines, 12 hex digits; any when it is left out")
 	c.Flags().DurationVar(&length, "for", 0, "how long it lasts (required)")
-	c.Flags().StringVar(&reason, "reason", "", "why, for the chain (required)")
+	c.Flags().StringVar(&reason, "reason", "", "reason, for the chain (required)")
 	return c
 }
 
@@ -132,6 +132,6 @@ import the newer bundle where you can.`,
 		},
 	}
 	c.Flags().Uint32Var(&evaluation, "evaluation", 0, "the lowest tcbEvaluationDataNumber that is accepted (required)")
-	c.Flags().StringVar(&reason, "reason", "", "why, for the chain (required)")
+	c.Flags().StringVar(&reason, "reason", "", "reason, for the chain (required)")
 	return c
 }

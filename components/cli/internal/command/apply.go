@@ -78,8 +78,8 @@ group that would lose disks is confirmed by its own name; until all are, none is
 	}
 	f.bind(c)
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "validate, compare and plan; write nothing")
-	c.Flags().BoolVar(&f.deleteDisks, "delete-disks", false, "the disks of slots that a smaller number of replicas removes may be deleted; needs --reason")
-	c.Flags().StringVar(&f.reason, "reason", "", "with --delete-disks: why, for the record")
+	c.Flags().BoolVar(&f.deleteDisks, "delete-disks", false, "the disks of slots that a smaller number of replicas removes may be deleted")
+	c.Flags().StringVar(&f.reason, "reason", "", "with --delete-disks: reason, for the record (required)")
 	f.sure.bindEach(c, "with --delete-disks: each GROUP that loses disks")
 	c.Flags().BoolVar(&f.wait, "wait", false, "wait until every slot proved the target and is available; fail with the rollout's reason")
 	c.Flags().DurationVar(&f.timeout, "timeout", 30*time.Minute, "how long --wait waits; the rollout continues after it")

@@ -96,7 +96,7 @@ var otherWords = map[string][]string{
 	"undo": {"rollback", "revert"}, "restart": {"reboot", "bounce"}, "local": {"dev"},
 }
 
-// wrongFlag is an error about a flag. The parsers of values speak of their functions; the text says what is wanted.
+// wrongFlag is an error about a flag. The parsers of values speak of their functions; the text names the wanted form.
 func wrongFlag(c *cobra.Command, err error) error {
 	if wrong, is := errors.AsType[*pflag.InvalidValueError](err); is {
 		f := wrong.GetFlag()

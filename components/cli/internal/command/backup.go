@@ -139,7 +139,7 @@ continues. The restored cluster is halted until "cadre cluster accept-restore".`
 			})
 		},
 	}
-	c.Flags().StringVar(&cluster, "cluster-file", "", "the file of `cadre cluster create`")
+	c.Flags().StringVar(&cluster, "cluster-file", "", "the cluster `file` of cadre cluster create (required)")
 	c.Flags().StringVar(&discard, "delete-existing", "", "delete the coordinators that exist, with their disks, before the restore; the cluster's name confirms it")
 	c.Flags().StringArrayVar(&f.vars, "var", nil, "name=value for var.name in the file; may be repeated")
 	c.Flags().StringArrayVar(&f.varFiles, "var-file", nil, "file of name = \"value\" lines; may be repeated")

@@ -37,6 +37,7 @@ func (a *App) clusterCreate() *cobra.Command {
 makes their CVMs one after another, waits until one proves itself by attestation,
 pins the cluster's CA and writes the context file with the operator's token.
 Run again after an interruption: it continues.`,
+		Example: "  cadre cluster create cluster.hcl --var cloud=cloud.json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			one, err := readCluster(args[0], f)
 			if err != nil {
@@ -97,6 +98,7 @@ func (a *App) clusterConnect() *cobra.Command {
 and the cluster ID that it proves: from then on another set of coordinators of the same
 app is refused. FILE is a context file from another machine; it is checked first and
 then kept here.`,
+		Example: "  cadre cluster connect ann.json\n  cadre --context demo cluster connect --reattest",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, path, err := a.contextFor(args)
 			if err != nil {
@@ -307,6 +309,7 @@ func (a *App) clusterDelete() *cobra.Command {
 		Long: `Deletes the coordinators' CVMs and their disks: every record of the cluster is lost,
 and no workload can be admitted again. Workload CVMs are not deleted. The cluster's
 name must be given with --confirm.`,
+		Example: "  cadre --context demo cluster delete --confirm demo",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, path, err := a.load()
 			if err != nil {

@@ -97,6 +97,7 @@ func (a *App) collateralShow() *cobra.Command {
 	c := &cobra.Command{
 		Use: "show FILE", Short: "Check a bundle's signatures and dates, and say until when it serves", Args: cobra.ExactArgs(1),
 		Long:              "The exit code is 1 when a coordinator would not use the bundle now.",
+		Example:           "  cadre collateral show 90c06f000000.json",
 		ValidArgsFunction: completeFiles("json"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			text, err := a.input(args[0])

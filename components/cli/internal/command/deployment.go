@@ -162,6 +162,7 @@ func (a *App) deploymentDiff() *cobra.Command {
 		Use: "diff FILE...", Short: "Show the changes that an apply of the document would make", Args: cobra.MinimumNArgs(1),
 		Long: `Compares the document with the running specs and with the present version. Drift is the
 difference of a running spec to the version, which an edit of the group alone made.`,
+		Example: "  cadre deployment diff shop.hcl --var image=v2",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			doc, err := f.readDeployment(args)
 			if err != nil {

@@ -105,7 +105,7 @@ next apply otherwise brings the later version back.`,
 			})
 		},
 	}
-	c.Flags().IntVar(&to, "to", 0, "the version to go back to, as `cadre deployment history` lists it")
+	c.Flags().IntVar(&to, "to", 0, "the `version` to go back to, as cadre deployment history lists it")
 	sure.bind(c, "NAME")
 	f.bindDryRun(c)
 	f.bind(c)

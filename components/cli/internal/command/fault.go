@@ -24,7 +24,7 @@ processes.`,
 		{"lose-disk", "lose-disk", "Remove the data disk of a stopped CVM", "without its disk", ""},
 	} {
 		c.AddCommand(&cobra.Command{
-			Use: f.use + " CVM", Short: f.short, Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeCVM(dir),
+			Use: f.use + " CVM", Short: f.short, Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeCVM(dir), Example: "  cadre local fault " + f.use + " demo-postgres-1",
 			RunE: func(cmd *cobra.Command, args []string) error {
 				done := f.done
 				if f.back != "" {
@@ -40,7 +40,7 @@ processes.`,
 	} {
 		var service string
 		sub := &cobra.Command{
-			Use: f.use + " CVM", Short: f.short, Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeCVM(dir),
+			Use: f.use + " CVM", Short: f.short, Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeCVM(dir), Example: "  cadre local fault " + f.use + " demo-postgres-1",
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return a.act(cmd, dir, args[0], f.use, map[string]string{"service": service}, f.done)
 			},
@@ -92,7 +92,7 @@ func (a *App) faultAPI(dir *string) *cobra.Command {
 	c.Flags().StringVar(&f.Effect, "effect", "", "timeout_before, timeout_after, reset_before, reset_after, status, status_after or delay (required)")
 	c.Flags().IntVar(&f.Times, "times", 1, "how many calls it hits")
 	c.Flags().IntVar(&f.Status, "status", 0, "HTTP status, for status and status_after")
-	c.Flags().StringVar(&f.Delay, "delay", "", "for delay, and how long a timeout keeps its caller")
+	c.Flags().StringVar(&f.Delay, "delay", "", "for delay, and how long a timeout keeps its caller, e.g. 5s")
 	c.Flags().StringVar(&f.Body, "body", "", "body of the answer, for status and status_after")
 	return c
 }

@@ -123,6 +123,7 @@ func (a *App) gateClear() *cobra.Command {
 	var slot string
 	c := &cobra.Command{
 		Use: "clear GROUP/GATE", Short: "Take the setting of a gate back: the gate has its default again", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGate,
+		Example: "  cadre gate clear postgres/alarm\n  cadre gate clear postgres/balancer --slot postgres-1",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, gate, err := gateArg(args[0])
 			if err != nil {

@@ -74,10 +74,14 @@ func (f *fileFlags) bind(c *cobra.Command) { f.bindFor(c, "group") }
 
 // bindFor binds the flags for files of which a block of that kind may be chosen.
 func (f *fileFlags) bindFor(c *cobra.Command, kind string) {
-	c.Flags().StringArrayVar(&f.vars, "var", nil, "name=value for var.name in the files; may be repeated")
-	c.Flags().StringArrayVar(&f.varFiles, "var-file", nil, "file of name = \"value\" lines; may be repeated")
+	f.bindVars(c)
 	c.Flags().StringVar(&f.only, kind, "", "use only this "+kind+" of the files")
 	c.ValidArgsFunction = completeHCL
+}
+
+func (f *fileFlags) bindVars(c *cobra.Command) {
+	c.Flags().StringArrayVar(&f.vars, "var", nil, "name=value for var.name in the files; may be repeated")
+	c.Flags().StringArrayVar(&f.varFiles, "var-file", nil, "file of name = \"value\" lines; may be repeated")
 }
 
 // onPlatform gives groups without a platform the platform of the cluster.
@@ -135,7 +139,8 @@ func (a *App) groupValidate() *cobra.Command {
 	var f fileFlags
 	c := &cobra.Command{
 		Use: "validate FILE...", Short: "Check group files without a cluster", Args: cobra.MinimumNArgs(1),
-		Long: "Checks *.hcl files (or folders of them) and reports every problem with its file, line and field.\nThe command contacts no cluster.",
+		Long:    "Checks *.hcl files (or folders of them) and reports every problem with its file, line and field.\nThe command contacts no cluster.",
+		Example: "  cadre group validate postgres.hcl --var image=v2\n  cadre group validate clusters/postgres --group postgres",
 		RunE: func(_ *cobra.Command, args []string) error {
 			groups, err := f.read(args)
 			if err != nil {
@@ -233,6 +238,9 @@ func (a *App) groupDiff() *cobra.Command {
 	var f fileFlags
 	c := &cobra.Command{
 		Use: "diff FILE...", Short: "Show the changes that an apply of the files would make", Args: cobra.MinimumNArgs(1),
+		Long: `Compares the groups of the files with the stored specs, field by field, each with the action
+that its change takes. ` + "`cadre group apply --dry-run`" + ` shows the leader's plan too.`,
+		Example: "  cadre group diff postgres.hcl --var image=v2",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			groups, err := f.read(args)
 			if err != nil {

@@ -52,7 +52,11 @@ Without --confirm or --yes the command only prints the change and the leader's p
 		})
 	}
 	c.Flags().StringVar(&f.reason, "reason", "", "reason, for the record")
-	c.Flags().BoolVar(&f.wait, "wait", false, "wait until every CVM is stopped, or started and available")
+	until := "every slot is available"
+	if stop {
+		until = "every CVM is stopped"
+	}
+	c.Flags().BoolVar(&f.wait, "wait", false, "wait until "+until)
 	c.Flags().DurationVar(&f.timeout, "timeout", 30*time.Minute, "how long --wait waits; the leader continues after it")
 	return c
 }

@@ -86,7 +86,7 @@ an operator before the leader's step, and before a step above
 most_disruptive_allowed_action. An instance whose own update failed is tried once more. In
 other cases the rollout updates the instance, and the command waits for that. The update also
 applies the instance's own env values and size. ` + "`cadre instance restart`" + ` restarts without a change of
-the revision.
+the revision, also an instance that failed at the revision of its group.
 
 The command fails at once, with every reason, when the group does not permit the update: a
 quorum that would be lost, a freeze, a failed rollout. It waits while another instance is in a
@@ -96,7 +96,7 @@ step.`,
 			return a.withClient(func(cl *client.Client) error { return a.updateInstance(cmd.Context(), cl, args[0], o, timeout) })
 		},
 	}
-	c.Flags().StringVar(&o.Reason, "reason", "", "why, for the record")
+	c.Flags().StringVar(&o.Reason, "reason", "", "reason, for the record")
 	c.Flags().StringVar(&o.Revision, "revision", "", "fail when the spec asks for another revision than this")
 	c.Flags().DurationVar(&timeout, "timeout", 30*time.Minute, "how long the command waits; the operation continues after it")
 	return c
@@ -145,7 +145,7 @@ file, and the agent must be connected; otherwise the command fails at once.`,
 			})
 		},
 	}
-	c.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	c.Flags().StringVar(&reason, "reason", "", "reason, for the record")
 	c.Flags().StringVar(&service, "service", "", "restart only this `service`, in its container")
 	wait.bind(c, "the instance is available again")
 	return c

@@ -117,6 +117,7 @@ func (a *App) localExec(dir *string) *cobra.Command {
 	var service string
 	c := &cobra.Command{
 		Use: "exec CVM -- COMMAND...", Short: "Run a command inside a CVM", Args: cobra.MinimumNArgs(2), ValidArgsFunction: a.completeCVM(dir),
+		Example: "  cadre local exec demo-postgres-0 --service patroni -- patronictl list",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			api, err := a.local(dir)
 			if err != nil {
@@ -145,6 +146,7 @@ func (a *App) localLogs(dir *string) *cobra.Command {
 	var tail int
 	c := &cobra.Command{
 		Use: "logs CVM [SERVICE]", Short: "Print the log of a service (default: of the CVM itself)", Args: cobra.RangeArgs(1, 2), ValidArgsFunction: a.completeCVM(dir),
+		Example: "  cadre local logs demo-postgres-0 patroni",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			api, err := a.local(dir)
 			if err != nil {
@@ -162,7 +164,7 @@ func (a *App) localLogs(dir *string) *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().IntVar(&tail, "tail", 0, "only the last so many bytes (default 65536)")
+	c.Flags().IntVar(&tail, "tail", 0, "only the last so many `bytes` (default 65536)")
 	return c
 }
 

@@ -33,8 +33,9 @@ given; the CVMs that ran boot on their disks.
 A new cloud that is given neither --images nor --layout takes the images of .out/images of
 the checkout that this program, the cluster's folder or the current folder is in. With
 --programs it takes the checkout's programs that compose/programs.json names in their
-place: what was built anew runs at the next start of its service. With the folder of a
+place: a program that was built again runs at the next start of its service. With the folder of a
 cluster the commands that make it are printed, filled in.`,
+		Example: "  cadre local up clusters/postgres\n  cadre local up --programs --nat symmetric",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
 			// The daemon runs in its own folder, so relative paths become absolute.
@@ -167,6 +168,7 @@ func (a *App) localDown(dir *string) *cobra.Command {
 		Long: `Ends the daemon of the state folder, however it was started, and removes what one left
 that died. A daemon that does not end within the time is killed. Nothing to stop is
 success.`,
+		Example: "  cadre local down",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			path, err := filepath.Abs(*dir)
 			if err != nil {

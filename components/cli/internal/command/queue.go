@@ -106,6 +106,7 @@ func (a *App) limitsClear() *cobra.Command {
 	reason := ""
 	c := &cobra.Command{
 		Use: "clear", Short: "Remove all limits", Args: cobra.NoArgs,
+		Example: "  cadre limits clear --reason \"the hosts are back\"",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withClient(func(cl *client.Client) error {
 				changed, err := cl.ClearLimits(cmd.Context(), reason)

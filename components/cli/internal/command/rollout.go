@@ -24,7 +24,11 @@ func (a *App) rolloutPlan() *cobra.Command {
 	var f fileFlags
 	var file string
 	c := &cobra.Command{
-		Use: "plan GROUP", Short: "Show the planned action of each instance, or the hold that it waits for", Args: cobra.ExactArgs(1),
+		Use: "plan GROUP", Short: "Show the planned action of each instance, or the hold that it waits for", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
+		Long: `Shows the steps in the order in which they go: the action of each instance, and every hold
+that it waits for. With -f the plan is the one that the group would have after an apply of
+that file; nothing is written.`,
+		Example: "  cadre rollout plan postgres\n  cadre rollout plan postgres -f postgres.hcl --var image=v2",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var groups []groupfile.Group
 			if file != "" {
@@ -47,9 +51,8 @@ func (a *App) rolloutPlan() *cobra.Command {
 			})
 		},
 	}
-	f.bind(c)
+	f.bindVars(c)
 	c.Flags().StringVarP(&file, "file", "f", "", "plan for the spec in this file instead of the stored one")
-	c.ValidArgsFunction = a.completeGroup
 	return c
 }
 
@@ -82,7 +85,11 @@ func (a *App) rolloutWatch() *cobra.Command {
 		Long: `Redraws a table on a terminal; elsewhere prints one line for each change. The command
 ends with the rollout: 0 when the rollout is complete, 5 when it failed, was paused or was
 superseded. The command reconnects when a coordinator goes away.`,
+		Example: "  cadre rollout watch postgres\n  cadre rollout watch postgres --timeout 30m && echo complete",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if timeout < 0 {
+				return usagef("--timeout %s: want a time such as 30m, or 0 for no end", timeout)
+			}
 			return a.withClient(func(cl *client.Client) error { return a.watch(cmd.Context(), cl, args[0], follow, timeout) })
 		},
 	}

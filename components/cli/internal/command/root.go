@@ -69,6 +69,10 @@ func (a *App) root() *cobra.Command {
 and reports each change with its reason.
 
 ` + exitHelp,
+		Example: `  cadre local up clusters/postgres       # try Cadre: a whole cloud on this machine
+  cadre cluster create cluster.hcl       # make a cluster
+  cadre group apply postgres.hcl --wait  # make or change a group
+  cadre status                           # see whether a person is needed`,
 		SilenceUsage: true, SilenceErrors: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			switch _, wide := cmd.Annotations[formWide]; {
@@ -83,7 +87,15 @@ and reports each change with its reason.
 	root.PersistentFlags().StringVar(&a.context, "context", "", "cluster name or context file (default $CADRE_CONTEXT, then the only one in ~/.config/cadre)")
 	root.PersistentFlags().StringVarP(&a.output, "output", "o", "", "json instead of a table")
 	root.SetFlagErrorFunc(wrongFlag)
-	root.AddCommand(a.clusterCommand(), a.groupCommand(), a.deploymentCommand(), a.rolloutCommand(), a.instanceCommand(), a.logsCommand(), a.operationCommand(), a.freezeCommand(), a.unfreezeCommand(), a.overridesCommand(), a.gateCommand(), a.queueCommand(), a.limitsCommand(), a.auditCommand(), a.admissionCommand(), a.secretCommand(), a.operatorCommand(), a.overlayCommand(), a.composeCommand(), a.collateralCommand(), a.imageCommand(), a.localCommand(), a.dashboardCommand(), a.metricsCommand(), a.kmsAuthCommand(), a.statusCommand(), a.reportCommand(), a.versionCommand())
+	for _, h := range a.headings() {
+		root.AddGroup(&cobra.Group{ID: h.title, Title: h.title + ":"})
+		for _, c := range h.commands {
+			c.GroupID = h.title
+		}
+		root.AddCommand(h.commands...)
+	}
+	root.SetHelpCommandGroupID(onThisMachine)
+	root.SetCompletionCommandGroupID(onThisMachine)
 	completeOr(root.RegisterFlagCompletionFunc("context", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		names, err := client.Contexts()
 		if err != nil {
@@ -94,6 +106,24 @@ and reports each change with its reason.
 	usageArgs(root)
 	strictHelp(root)
 	return root
+}
+
+// onThisMachine is the heading of the commands that ask no cluster.
+const onThisMachine = "On this machine"
+
+// heading is a heading of the help, with its commands.
+type heading struct {
+	title    string
+	commands []*cobra.Command
+}
+
+func (a *App) headings() []heading {
+	return []heading{
+		{"Look", []*cobra.Command{a.statusCommand(), a.queueCommand(), a.overridesCommand(), a.logsCommand(), a.dashboardCommand(), a.metricsCommand(), a.overlayCommand(), a.auditCommand(), a.reportCommand()}},
+		{"Change", []*cobra.Command{a.groupCommand(), a.deploymentCommand(), a.rolloutCommand(), a.instanceCommand(), a.operationCommand(), a.secretCommand(), a.gateCommand(), a.limitsCommand(), a.freezeCommand(), a.unfreezeCommand()}},
+		{"Clusters, operators and trust", []*cobra.Command{a.clusterCommand(), a.operatorCommand(), a.admissionCommand(), a.collateralCommand(), a.imageCommand(), a.kmsAuthCommand()}},
+		{onThisMachine, []*cobra.Command{a.localCommand(), a.composeCommand(), a.versionCommand()}},
+	}
 }
 
 // completeOr drops an error that only a doubly registered flag could give.

@@ -73,7 +73,7 @@ func (a *App) secretRotate() *cobra.Command {
 			})
 		},
 	}
-	c.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	c.Flags().StringVar(&reason, "reason", "", "reason, for the record")
 	return c
 }
 

@@ -56,7 +56,7 @@ it. "-" reads the standard input. Run the command again for another value.`,
 		},
 	}
 	c.Flags().StringVar(&file, "from-file", "", "file with the value; - reads the standard input")
-	c.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	c.Flags().StringVar(&reason, "reason", "", "reason, for the record")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "prove the key and check the value, and change nothing")
 	return c
 }
