@@ -10,6 +10,7 @@ import (
 
 	"cadre.dev/coordinator/internal/bootstrap"
 	"cadre.dev/coordinator/internal/control"
+	"cadre.dev/coordinator/internal/keys"
 	"cadre.dev/coordinator/internal/peering"
 	"cadre.dev/coordinator/internal/status"
 	"cadre.dev/coordinator/internal/supervise"
@@ -18,6 +19,9 @@ import (
 	"cadre.dev/core/secret"
 	"cadre.dev/overlay"
 )
+
+// renewEvery is a third of the certificates' life: two renewals may fail.
+const renewEvery = keys.LeafTTL / 3
 
 // callerTransport is shared by the clients that act with callers' tokens.
 var callerTransport http.RoundTripper = &http.Transport{MaxIdleConnsPerHost: 32, IdleConnTimeout: time.Minute}
