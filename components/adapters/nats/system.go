@@ -86,18 +86,30 @@ func (a *Adapter) gather(ctx context.Context) (map[string]jsz, error) {
 	if err := c.PublishRequest(subjectJSZ, inbox, []byte(`{"accounts":true,"streams":true,"consumer":true,"config":true}`)); err != nil {
 		return nil, fmt.Errorf("ask all servers: %w", err)
 	}
-	own, all := c.ConnectedServerName(), map[string]jsz{}
+	return a.collect(c.ConnectedServerName(), func(briefly bool) ([]byte, error) {
+		next, stop := ctx, context.CancelFunc(func() {})
+		if briefly {
+			next, stop = context.WithTimeout(ctx, idle)
+		}
+		defer stop()
+		m, err := answers.NextMsgWithContext(next)
+		if err != nil {
+			return nil, err
+		}
+		return m.Data, nil
+	})
+}
+
+// collect takes answers until the meta group of the server own is complete, or its next answer does not come within
+// idle. next returns the next answer; briefly bounds its wait by idle, else by the end of the round.
+func (a *Adapter) collect(own string, next func(briefly bool) ([]byte, error)) (map[string]jsz, error) {
+	all := map[string]jsz{}
 	for {
 		group, missing := groupOf(own, all)
 		if group != nil && missing == 0 {
 			return group, wholes(group)
 		}
-		next, stop := ctx, context.CancelFunc(func() {})
-		if group != nil {
-			next, stop = context.WithTimeout(ctx, idle)
-		}
-		m, err := answers.NextMsgWithContext(next)
-		stop()
+		text, err := next(group != nil)
 		switch {
 		case errors.Is(err, context.DeadlineExceeded) && group != nil:
 			return group, wholes(group) // a server that is away
@@ -107,7 +119,7 @@ func (a *Adapter) gather(ctx context.Context) (map[string]jsz, error) {
 			return nil, fmt.Errorf("no server answers user %s at %s: the server hangs, or the user is not of the system account: %w", a.cfg.User, subjectJSZ, err)
 		}
 		var one answer
-		if err := json.Unmarshal(m.Data, &one); err != nil {
+		if err := json.Unmarshal(text, &one); err != nil {
 			return nil, fmt.Errorf("the answer of a server is not the expected JSON: %w", err)
 		}
 		if one.Data != nil { // nil: a server without JetStream

@@ -12,15 +12,21 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
-// script is a NATS server that gives each request the same answers, after pauses.
-type script []struct {
+// said is the answer of one server to the question of a round.
+type said struct {
 	server string
-	after  time.Duration
 	data   jsz
 }
+
+func (s said) text() []byte {
+	text, _ := json.Marshal(map[string]any{"server": map[string]string{"name": s.server}, "data": s.data})
+	return text
+}
+
+// script is a NATS server that gives each request the same answers.
+type script []said
 
 // adapterOf returns the adapter of a server with that name, which plays the script.
 func adapterOf(t *testing.T, name string, s script) *Adapter {
@@ -67,8 +73,7 @@ func (s script) play(conn net.Conn, name string) {
 			sid = words[len(words)-1]
 		case words[0] == "PUB" && len(words) == 4:
 			for _, one := range s {
-				time.Sleep(one.after)
-				text, _ := json.Marshal(map[string]any{"server": map[string]string{"name": one.server}, "data": one.data})
+				text := one.text()
 				_, _ = fmt.Fprintf(conn, "MSG %s %s %d\r\n%s\r\n", words[2], sid, len(text), text)
 			}
 		}
@@ -79,40 +84,51 @@ func (s script) play(conn net.Conn, name string) {
 func TestAccountsLeftOut(t *testing.T) {
 	t.Parallel()
 	whole := jsz{Meta: &meta{Leader: "nats-0", Size: 1}, Accounts: []account{{Name: "A"}}, Total: 1}
-	if got, err := adapterOf(t, "nats-0", script{{"nats-0", 0, whole}}).gather(t.Context()); err != nil || len(got) != 1 {
+	if got, err := adapterOf(t, "nats-0", script{{"nats-0", whole}}).gather(t.Context()); err != nil || len(got) != 1 {
 		t.Errorf("a whole answer gave %+v, %v", got, err)
 	}
 	part := whole
 	part.Total = 2
-	if got, err := adapterOf(t, "nats-0", script{{"nats-0", 0, part}}).gather(t.Context()); err == nil || !strings.Contains(err.Error(), "server nats-0 has 2 accounts, and its answer describes 1") {
+	if got, err := adapterOf(t, "nats-0", script{{"nats-0", part}}).gather(t.Context()); err == nil || !strings.Contains(err.Error(), "server nats-0 has 2 accounts, and its answer describes 1") {
 		t.Errorf("a part of an answer gave %+v, %v", got, err)
 	}
 }
 
-// A round waits for the server's own answer, however late, and for the members of its meta group alone.
-func TestGather(t *testing.T) {
-	t.Parallel()
+// A round waits for the server's own answer, however late, and for the members of its meta group alone. The pause is
+// longer than idle.
+func TestARoundWaitsForItsOwnGroup(t *testing.T) {
 	inGroup := jsz{Meta: &meta{Leader: "nats-0", Size: 3, Replicas: []peer{{Name: "nats-1", ID: idOf("nats-1")}, {Name: "unknown at this time", ID: idOf("nats-2")}}}}
-	other := jsz{Meta: &meta{Leader: "else-0", Size: 3}}
+	own, one, two := said{"nats-0", inGroup}, said{"nats-1", inGroup}, said{"nats-2", inGroup}
+	else0, else1 := said{"else-0", jsz{Meta: &meta{Leader: "else-0", Size: 3}}}, said{"else-1", jsz{Meta: &meta{Leader: "else-0", Size: 3}}}
+	var pause said
 	for what, c := range map[string]struct {
-		script script
+		events []said
 		want   string
 		fails  string
 	}{
-		"own answer last":       {script{{"nats-1", 0, inGroup}, {"nats-2", 0, inGroup}, {"nats-0", idle + idle/2, inGroup}}, "nats-0 nats-1 nats-2", ""},
-		"another group between": {script{{"else-0", 0, other}, {"nats-0", 0, inGroup}, {"else-1", 0, other}, {"nats-1", 0, inGroup}, {"nats-2", idle / 4, inGroup}}, "nats-0 nats-1 nats-2", ""},
-		"a member is away":      {script{{"else-0", 0, other}, {"nats-0", 0, inGroup}, {"nats-1", 0, inGroup}}, "nats-0 nats-1", ""},
-		"own answer is away":    {script{{"nats-1", 0, inGroup}, {"nats-2", 0, inGroup}, {"else-0", 0, other}}, "", "the server nats-0 itself does not answer"},
-		"no answer":             {nil, "", "no server answers user sys"},
+		"own answer last":                {[]said{one, two, pause, own}, "nats-0 nats-1 nats-2", ""},
+		"another group between":          {[]said{else0, own, else1, one, two}, "nats-0 nats-1 nats-2", ""},
+		"a member is away":               {[]said{else0, own, one}, "nats-0 nats-1", ""},
+		"a member answers after a pause": {[]said{own, one, pause, two}, "nats-0 nats-1", ""},
+		"own answer is away":             {[]said{one, two, else0}, "", "the server nats-0 itself does not answer"},
+		"no answer":                      {nil, "", "no server answers user sys"},
 	} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), 4*idle)
-			defer cancel()
-			got, err := adapterOf(t, "nats-0", c.script).gather(ctx)
-			if names := strings.Join(slices.Sorted(maps.Keys(got)), " "); names != c.want || (err == nil) != (c.fails == "") || err != nil && !strings.Contains(err.Error(), c.fails) {
-				t.Errorf("%s, %v", names, err)
+		left := c.events
+		got, err := (&Adapter{cfg: Config{User: "sys"}}).collect("nats-0", func(briefly bool) ([]byte, error) {
+			for len(left) > 0 {
+				next := left[0]
+				left = left[1:]
+				switch {
+				case next.server != "":
+					return next.text(), nil
+				case briefly:
+					return nil, context.DeadlineExceeded
+				}
 			}
+			return nil, context.DeadlineExceeded // of idle, or of the round
 		})
+		if names := strings.Join(slices.Sorted(maps.Keys(got)), " "); names != c.want || (err == nil) != (c.fails == "") || err != nil && !strings.Contains(err.Error(), c.fails) {
+			t.Errorf("%s: %s, %v", what, names, err)
+		}
 	}
 }
