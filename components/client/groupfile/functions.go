@@ -47,7 +47,7 @@ func functions(dir string) map[string]function.Function {
 		Params: []function.Parameter{{Name: "path", Type: cty.String}},
 		Type:   function.StaticReturnType(cty.String),
 		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-			text, err := readBounded(within(dir, args[0].AsString()))
+			text, err := readFrom(dir, args[0].AsString())
 			if err != nil {
 				return cty.NilVal, function.NewArgError(0, err)
 			}
@@ -61,10 +61,25 @@ func functions(dir string) map[string]function.Function {
 		},
 		Type: function.StaticReturnType(cty.String),
 		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-			return renderTemplate(within(dir, args[0].AsString()), args[1])
+			return renderTemplate(dir, args[0].AsString(), args[1])
 		},
 	})
 	return out
+}
+
+// FromFolder begins the part of an error that names the folder of relative paths.
+const FromFolder = "relative paths start at the folder "
+
+// readFrom reads the file within(dir, path). The error names dir, which the author of the path may not know.
+func readFrom(dir, path string) ([]byte, error) {
+	text, err := readBounded(within(dir, path))
+	if err == nil || filepath.IsAbs(path) {
+		return text, err
+	}
+	if whole, wrong := filepath.Abs(dir); wrong == nil {
+		dir = whole
+	}
+	return nil, fmt.Errorf("%w; %s%s", err, FromFolder, dir)
 }
 
 func within(dir, path string) string {
@@ -74,15 +89,15 @@ func within(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
-func renderTemplate(path string, vars cty.Value) (cty.Value, error) {
+func renderTemplate(dir, path string, vars cty.Value) (cty.Value, error) {
 	if t := vars.Type(); !t.IsObjectType() && !t.IsMapType() {
 		return cty.NilVal, function.NewArgErrorf(1, "an object of variables is required, such as { name = \"value\" }")
 	}
-	text, err := readBounded(path)
+	text, err := readFrom(dir, path)
 	if err != nil {
 		return cty.NilVal, function.NewArgError(0, err)
 	}
-	expr, diags := hclsyntax.ParseTemplate(text, path, hcl.InitialPos)
+	expr, diags := hclsyntax.ParseTemplate(text, within(dir, path), hcl.InitialPos)
 	if !diags.HasErrors() {
 		// A template has no file functions: the HCL file names every file that a template uses.
 		var v cty.Value

@@ -310,7 +310,7 @@ thing "x" {}
 			}
 		}
 	}
-	golden(t, "testdata/problems.txt", strings.ReplaceAll(strings.Join(all.Problems, "\n"), dir+"/", "")+"\n")
+	golden(t, "testdata/problems.txt", strings.NewReplacer(dir+"/", "", dir, "FOLDER").Replace(strings.Join(all.Problems, "\n"))+"\n")
 }
 
 func TestSyntaxError(t *testing.T) {
@@ -412,7 +412,7 @@ func TestClusterProblems(t *testing.T) {
 	if err == nil {
 		t.Fatal("Load succeeded")
 	}
-	golden(t, "testdata/cluster_problems.txt", strings.ReplaceAll(err.Error(), dir+"/", "")+"\n")
+	golden(t, "testdata/cluster_problems.txt", strings.NewReplacer(dir+"/", "", dir, "FOLDER").Replace(err.Error())+"\n")
 }
 
 // vmmCluster is a cluster on two hosts.

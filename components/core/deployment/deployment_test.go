@@ -149,6 +149,9 @@ func TestSetRefusesWhatIsNoField(t *testing.T) {
 	if _, err := deployment.Clone(shop(), "other", "replica=1", "web.name=x"); err == nil || !strings.Contains(err.Error(), "replica=1") || !strings.Contains(err.Error(), "web.name=x") {
 		t.Errorf("not all wrong settings are reported: %v", err)
 	}
+	if _, err := deployment.Clone(shop(), "other", "wbe.replicas=1"); err == nil || !strings.Contains(err.Error(), `neither a group "wbe" nor a field of this name; the groups are `) || !strings.Contains(err.Error(), "web") {
+		t.Errorf("a misspelt group: %v", err)
+	}
 }
 
 func TestAllProblemsOfADocumentAreReported(t *testing.T) {

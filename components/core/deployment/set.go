@@ -23,6 +23,8 @@ func Set(d Document, short []string, text string) (Document, error) {
 	if len(path) > 1 {
 		if only = slices.Index(short, path[0]); only >= 0 {
 			path = path[1:]
+		} else if !slices.ContainsFunc(group.Fields(), func(f group.Field) bool { return f.Path == path[0] }) {
+			return d, fmt.Errorf("%.80q: there is neither a group %q nor a field of this name; the groups are %s", text, path[0], strings.Join(short, ", "))
 		}
 	}
 	d.Groups = slices.Clone(d.Groups)

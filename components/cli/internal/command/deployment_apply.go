@@ -141,7 +141,12 @@ Values of operators' secrets are not copied: set them with ` + "`cadre secret se
 					originals[spec.Name] = from.Document.Groups[i]
 				}
 				return a.deploy(cmd, cl, args[1], originals, f, func(o client.DeploymentOptions) (client.AppliedDeployment, error) {
-					o.ExpectedVersion, o.ExpectAbsent, o.Verb, o.Indexes = 0, true, "clone", map[string]uint64{}
+					if !o.ExpectAbsent {
+						return client.AppliedDeployment{}, &client.Error{Kind: client.Conflict, Doing: "clone deployment " + args[0],
+							Message: fmt.Sprintf("deployment %s exists already, at version %d, and a clone is a new one", args[1], o.ExpectedVersion),
+							Hint:    "nothing was changed: choose another name; `cadre deployment list` shows the names in use"}
+					}
+					o.Verb, o.Indexes = "clone", map[string]uint64{}
 					for _, spec := range doc.Groups {
 						o.Indexes[spec.Name] = 0 // a clone takes no group over
 					}

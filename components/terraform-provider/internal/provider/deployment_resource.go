@@ -65,7 +65,7 @@ func (r *deploymentResource) Schema(ctx context.Context, _ resource.SchemaReques
 		Attributes: map[string]schema.Attribute{
 			"id":        schema.StringAttribute{Computed: true, MarkdownDescription: "The name of the deployment, from the document. It cannot change: another name is another deployment."},
 			"document":  schema.StringAttribute{Required: true, MarkdownDescription: "Text of the document: one `deployment` block with its groups, or the JSON of `cadre deployment export`. Usually `file(\"shop.hcl\")`."},
-			"folder":    schema.StringAttribute{Optional: true, MarkdownDescription: "Folder in which `file()` in the document finds its files. Default: the working folder."},
+			"folder":    schema.StringAttribute{Optional: true, MarkdownDescription: "Folder at which relative paths of `file()` and `templatefile()` in the document start, such as `path.module`. Default: the working folder of the run."},
 			"variables": schema.MapAttribute{Optional: true, ElementType: types.StringType, MarkdownDescription: "Values of the document's `variable` blocks."},
 			"reason":    schema.StringAttribute{Optional: true, MarkdownDescription: "Reason, for the history of the deployment."},
 			argWait: schema.BoolAttribute{Optional: true, Computed: true, Default: booldefault.StaticBool(true),
@@ -112,7 +112,11 @@ func (m deploymentModel) read(ctx context.Context, diags *diag.Diagnostics) (doc
 	}
 	d, err := groupfile.ReadDeployment("document", []byte(m.Document.ValueString()), folder, vars)
 	if err != nil {
-		diags.AddAttributeError(path.Root("document"), "Invalid document", err.Error())
+		text := err.Error()
+		if strings.Contains(text, groupfile.FromFolder) && m.Folder.ValueString() == "" {
+			text += "\n\nThat is the working folder of this run. For another one set folder, such as folder = path.module."
+		}
+		diags.AddAttributeError(path.Root("document"), "Invalid document", text)
 		return doc, false
 	}
 	doc = d.Document()

@@ -84,6 +84,8 @@ func TestADeploymentFollowsItsDocument(t *testing.T) {
 		shopText(4, `"sales"`, `"a b"`):           `labels["team"]`,
 		"group \"web\" {}\n":                      "there is no deployment block",
 		shopText(4, "replicas = 3", "replicsa=3"): "replicsa",
+		shopText(4, "replicas = 3", "replicas = 3\n    meta = { a = file(\"a.txt\") }"):             "a.txt: no such file or directory; relative paths start at the folder " + f.path,
+		shopText(4, "replicas = 3", "replicas = 3\n    meta = { a = templatefile(\"b.txt\", {}) }"): "set folder, such as folder = path.module",
 	} {
 		f.write("shop.hcl", text)
 		out, ok := f.run("plan")
