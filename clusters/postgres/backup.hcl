@@ -28,6 +28,11 @@ variable "postgres_gid" {
   default     = "999"
 }
 
+variable "postgres_version" {
+  description = "version of PostgreSQL in that image, or its major one: a rollout refuses another version that cannot open the disks"
+  default     = "15"
+}
+
 variable "release" {
   description = "any text: another one makes another revision"
   default     = "1"
@@ -123,7 +128,9 @@ group "postgres" {
     disk = "data"
   }
 
-  workload "patroni" {}
+  workload "patroni" {
+    version = var.postgres_version
+  }
 
   # Both from the operator: a new group, or a new cluster, must be able to read the store, and
   # secrets that coordinators derive are others there. Keep a copy of repo-cipher outside.

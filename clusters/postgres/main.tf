@@ -51,7 +51,15 @@ resource "cadre_group" "postgres" {
       postgres_gid  = var.postgres_gid
       release       = var.release
       trust         = module.coordinators.trust
-      backup        = null # backup.hcl and restored.hcl have backups
+      backup = var.backup == null ? null : {
+        endpoint  = var.backup.endpoint
+        bucket    = var.backup.bucket
+        region    = var.backup.region
+        ca_pem    = var.backup.ca_file == null ? "" : file(var.backup.ca_file)
+        path      = "postgres" # of this group alone
+        keep_full = 2
+        restore   = null # restored.hcl restores into a new group
+      }
     })
     env           = module.platform.env
     instance_type = "tdx.small"
@@ -66,7 +74,7 @@ resource "cadre_group" "postgres" {
     min_ready_seconds     = 5
     on_failure            = "PAUSE"
     healthy_deadline      = "5m"
-    progress_deadline     = "20m"
+    progress_deadline     = var.backup == null ? "20m" : "30m" # longer than healthy_deadline and the hook
   }
 
   # The driver knows roles, lag, and how leadership is handed over.
@@ -80,6 +88,33 @@ resource "cadre_group" "postgres" {
   }
   # Destroying is refused until they are given up, or the CVMs are to stay.
   delete_disks = var.delete_disks
+
+  # Both from the operator: a new group, or a new cluster, must be able to read the store.
+  dynamic "secret" {
+    for_each = var.backup == null ? [] : ["repo-cipher", "s3-key"]
+    content {
+      name   = secret.value
+      source = "operator"
+      owner  = "0:${var.postgres_gid}"
+      mode   = "0440"
+    }
+  }
+
+  # A backup is waited for, as long as this; then the member goes, and the next backup resumes it.
+  dynamic "lifecycle_hook" {
+    for_each = var.backup == null ? [] : ["backup-ended"]
+    content {
+      name              = lifecycle_hook.value
+      transition        = "PRE_TERMINATE"
+      heartbeat_timeout = "15m"
+      max_duration      = "15m"
+      default_result    = "CONTINUE"
+      exec {
+        service = "postgres"
+        command = "backup-ended"
+      }
+    }
+  }
 
   health_check {
     name = "ready"
@@ -109,6 +144,18 @@ resource "cadre_group" "postgres" {
     port  = 5432
     allow = ["app"]
   }
+}
+
+# The values of both secrets, from files of this machine. Without files, `cadre secret set` gives them.
+resource "cadre_secret" "backup" {
+  for_each = { for name, file in {
+    repo-cipher = try(var.backup.repo_cipher_file, null)
+    s3-key      = try(var.backup.s3_key_file, null)
+  } : name => file if file != null }
+  group            = "postgres" # a text: the group waits for the values
+  name             = each.key
+  from_file        = each.value
+  value_wo_version = var.backup.secrets_version
 }
 
 # An application in a CVM of its own, which writes and measures.

@@ -97,3 +97,17 @@ variable "postgres_version" {
   type        = string
   default     = "15"
 }
+
+variable "backup" {
+  description = "Continuous archiving and backups in an S3 store, as in backup.hcl (docs/guides/backup.md). Null: none. ca_file is the authority of a private store. The two other files have the values of the secrets repo-cipher and s3-key; for other values raise secrets_version."
+  type = object({
+    endpoint         = string
+    bucket           = string
+    region           = optional(string, "us-east-1")
+    ca_file          = optional(string)
+    repo_cipher_file = optional(string)
+    s3_key_file      = optional(string)
+    secrets_version  = optional(number, 1)
+  })
+  default = null
+}

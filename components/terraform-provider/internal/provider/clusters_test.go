@@ -39,8 +39,9 @@ output "trust" { value = jsonencode(merge(jsondecode(local.context).trust, { clu
 // Folders with both forms agree: Terraform and `cadre group apply` write the same specs, to the
 // byte of each compose text.
 func TestClustersInTerraformAreThoseOfTheirGroupFiles(t *testing.T) {
-	for name, files := range map[string][]string{"postgres": {"postgres", "app"}, "etcd": {"etcd", "app"}, "kafka": {"kafka", "app"}, "nats": {"nats", "app"}, "patroni-demo": {"postgres", "app", "webdemo"}} {
+	for name, files := range map[string][]string{"postgres": {"postgres", "app"}, "etcd": {"etcd", "app"}, "kafka": {"kafka", "app"}, "nats": {"nats", "app"}, "patroni-demo": {"postgres", "app", "webdemo"}, "postgres with backups": {"backup"}} {
 		t.Run(name, func(t *testing.T) {
+			name, backups := strings.CutSuffix(name, " with backups")
 			f := newFolder(t, tofu(t))
 			server := clienttest.New(t)
 			server.Start(t)
@@ -57,8 +58,16 @@ func TestClustersInTerraformAreThoseOfTheirGroupFiles(t *testing.T) {
 			// The test rolls nothing out.
 			override, apply := "", []string{"apply", "-auto-approve", "-var-file=" + filepath.Join(root, "vars.tfvars.json")}
 			var paths []string
+			if backups {
+				vars["store_endpoint"], vars["store_bucket"], vars["store_ca"] = "s3.test", "db", filepath.Join(root, "ca.pem")
+				write(t, vars["store_ca"], "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n")
+				apply = append(apply, fmt.Sprintf("-var=backup={endpoint=%q,bucket=%q,ca_file=%q}", "s3.test", "db", vars["store_ca"]))
+			}
 			for _, local := range files {
 				paths = append(paths, filepath.Join(f.path, local+".hcl"))
+				if backups {
+					local = "postgres"
+				}
 				apply = append(apply, "-target=cadre_group."+local) // no leader makes their slots
 				override += "resource \"cadre_group\" \"" + local + "\" {\n  wait_for_rollout = false\n}\n"
 			}
@@ -101,6 +110,16 @@ func TestClustersArePlannedForPhala(t *testing.T) {
 	copyFolder(t, "../../../../compose", filepath.Join(root, "compose"))
 	copyFolder(t, "../../../../clusters/modules", filepath.Join(root, "clusters/modules"))
 	at := filepath.Join(root, "context.json")
+	// Files with the values of the backups' secrets make two more resources.
+	key := filepath.Join(root, "key")
+	write(t, key, "k")
+	copyFolder(t, "../../../../clusters/postgres", filepath.Join(root, "clusters/with-backups"))
+	f := newFolder(t, program)
+	f.path = filepath.Join(root, "clusters/with-backups")
+	f.must("get")
+	wants(t, "postgres with backups", strings.Join(strings.Fields(f.must("plan", "-var-file=terraform.tfvars.example", "-var=context="+at,
+		fmt.Sprintf("-var=backup={endpoint=%q,bucket=%q,repo_cipher_file=%q,s3_key_file=%[3]q}", "s3.test", "db", key))), " "),
+		"Plan: 5 to add", `cadre_secret.backup["repo-cipher"] will be created`, `cadre_secret.backup["s3-key"] will be created`, `name = "backup-ended"`)
 	for name, things := range map[string]int{"starter": 10, "postgres": 3, "etcd": 3, "kafka": 3, "nats": 3, "consul": 5, "patroni-demo": 6} {
 		copyFolder(t, "../../../../clusters/"+name, filepath.Join(root, "clusters", name))
 		f := newFolder(t, program)
