@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"cadre.dev/core/deployment"
@@ -16,6 +17,8 @@ import (
 type Deployment struct {
 	Name     string              `json:"name"`
 	Versions []DeploymentVersion `json:"versions"`
+	// Unreadable: the record cannot be read, so there is no version.
+	Unreadable bool `json:"unreadable,omitempty"`
 }
 
 // DeploymentVersion is one version of a deployment.
@@ -176,7 +179,7 @@ func (c *Client) Deployment(ctx context.Context, name string, version int) (Depl
 	return out, nil
 }
 
-// Deployments lists the deployments, each with its present version alone.
+// Deployments lists the deployments, each with its present version alone, and the names of unreadable records.
 func (c *Client) Deployments(ctx context.Context) ([]Deployment, error) {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
@@ -188,6 +191,10 @@ func (c *Client) Deployments(ctx context.Context) ([]Deployment, error) {
 	for _, d := range r.GetDeployments() {
 		out = append(out, deploymentOf(d))
 	}
+	for _, name := range r.GetUnreadable() {
+		out = append(out, Deployment{Name: name, Versions: []DeploymentVersion{}, Unreadable: true})
+	}
+	slices.SortFunc(out, func(a, b Deployment) int { return cmp.Compare(a.Name, b.Name) })
 	return out, nil
 }
 

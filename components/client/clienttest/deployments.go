@@ -21,6 +21,16 @@ type deployments struct {
 	specs   map[string][]byte
 	// begun is closed by a deletion whose groups stay until they are released; nil: the groups go at once.
 	begun chan struct{}
+	// unreadable are names of records that ListDeployments cannot read.
+	unreadable []string
+}
+
+// UnreadableDeployment makes the record of a deployment, which may exist, unreadable in lists.
+func (s *Server) UnreadableDeployment(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.deployments.records, name)
+	s.deployments.unreadable = append(s.deployments.unreadable, name)
 }
 
 // HoldDeletes keeps the groups of the next deleted deployment, being deleted, until release is called. begun is closed
@@ -193,7 +203,7 @@ func (d deploymentServer) ListDeployments(ctx context.Context, _ *apiv1.ListDepl
 	if err := d.s.enter(ctx, "ListDeployments"); err != nil {
 		return nil, err
 	}
-	out := &apiv1.ListDeploymentsResponse{}
+	out := &apiv1.ListDeploymentsResponse{Unreadable: d.s.deployments.unreadable}
 	for _, name := range slices.Sorted(maps.Keys(d.s.deployments.records)) {
 		record := d.s.deployments.records[name]
 		record.Versions = record.Versions[len(record.Versions)-1:]

@@ -118,6 +118,8 @@ func TestDeploymentPictures(t *testing.T) {
 	golden(t, "deployment_delete", b.must(ExitOK, "deployment", "delete", "shop-staging", "--delete-disks", "--reason", "done", "--confirm", "shop-staging", "--wait"))
 	b.must(ExitNotFound, "deployment", "describe", "shop-staging")
 	b.must(ExitOK, "group", "describe", "web")
+	b.UnreadableDeployment("broken")
+	golden(t, "deployment_list_unreadable", b.must(ExitOK, "deployment", "list"))
 	for _, name := range []string{"apply", "undo", "clone", "delete"} {
 		golden(t, "deployment_"+name+"_help", b.must(ExitOK, "deployment", name, "--help"))
 	}

@@ -19,6 +19,10 @@ func Deployments(s Style, list []client.Deployment) string {
 	rows := [][]Cell{}
 	for _, d := range list {
 		v := d.Present()
+		if d.Unreadable {
+			rows = append(rows, []Cell{T(d.Name, Bold), T("unreadable", Bad), C("unknown: repair the record deployments/" + d.Name)})
+			continue
+		}
 		rows = append(rows, []Cell{T(d.Name, Bold), C(fmt.Sprint(v.Number)), C(strings.Join(names(v), ", ")), C(labels(v)), C(clock(v.At)), C(format.ShortCaller(v.By))})
 	}
 	return s.Table([]string{"DEPLOYMENT", "VERSION", "GROUPS", "LABELS", "AT", "BY"}, rows)

@@ -63,6 +63,11 @@ func (d deploymentService) ListDeployments(ctx context.Context, _ *apiv1.ListDep
 			out.Deployments = append(out.Deployments, wireDeployment(r.Value))
 		}
 	}
+	for _, unreadable := range store.RecordErrors(err) {
+		if _, err := c.store.Get(ctx, unreadable.Key); err == nil { // the caller may read it
+			out.Unreadable = append(out.Unreadable, strings.TrimPrefix(unreadable.Key, store.DeploymentsPrefix))
+		}
+	}
 	return out, nil
 }
 

@@ -514,6 +514,10 @@ func TestAnUnreadableDeploymentLetsNoGroupJoinAnother(t *testing.T) {
 	if text := message(err); status.Code(err) != codes.FailedPrecondition || !strings.Contains(text, "record deployments/shop") || !strings.Contains(text, "delete it") {
 		t.Errorf("got %v", err)
 	}
+	list, err := deploymentService{s: a.Server}.ListDeployments(as(t.Context(), operatorToken), &apiv1.ListDeploymentsRequest{})
+	if err != nil || len(list.GetDeployments()) != 0 || !slices.Equal(list.GetUnreadable(), []string{"shop"}) {
+		t.Errorf("listed: %v, %v", list, err)
+	}
 	if !maps.Equal(before, a.stored(t)) {
 		t.Error("a group of the unreadable deployment was taken over")
 	}

@@ -576,7 +576,9 @@ func (*ListDeploymentsRequest) Descriptor() ([]byte, []int) {
 type ListDeploymentsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// By name, each with its present version alone.
-	Deployments   []*Deployment `protobuf:"bytes,1,rep,name=deployments,proto3" json:"deployments,omitempty"`
+	Deployments []*Deployment `protobuf:"bytes,1,rep,name=deployments,proto3" json:"deployments,omitempty"`
+	// Names of deployments whose record is unreadable, and so their groups unknown.
+	Unreadable    []string `protobuf:"bytes,2,rep,name=unreadable,proto3" json:"unreadable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -614,6 +616,13 @@ func (*ListDeploymentsResponse) Descriptor() ([]byte, []int) {
 func (x *ListDeploymentsResponse) GetDeployments() []*Deployment {
 	if x != nil {
 		return x.Deployments
+	}
+	return nil
+}
+
+func (x *ListDeploymentsResponse) GetUnreadable() []string {
+	if x != nil {
+		return x.Unreadable
 	}
 	return nil
 }
@@ -983,9 +992,12 @@ const file_cadre_api_v1_deployments_proto_rawDesc = "" +
 	"deployment\x125\n" +
 	"\x06groups\x18\x02 \x03(\v2\x1d.cadre.api.v1.DeploymentGroupR\x06groups\x12\x18\n" +
 	"\adrifted\x18\x03 \x03(\tR\adrifted\"\x18\n" +
-	"\x16ListDeploymentsRequest\"U\n" +
+	"\x16ListDeploymentsRequest\"u\n" +
 	"\x17ListDeploymentsResponse\x12:\n" +
-	"\vdeployments\x18\x01 \x03(\v2\x18.cadre.api.v1.DeploymentR\vdeployments\"]\n" +
+	"\vdeployments\x18\x01 \x03(\v2\x18.cadre.api.v1.DeploymentR\vdeployments\x12\x1e\n" +
+	"\n" +
+	"unreadable\x18\x02 \x03(\tR\n" +
+	"unreadable\"]\n" +
 	"\n" +
 	"Deployment\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12;\n" +
