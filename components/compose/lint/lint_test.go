@@ -171,6 +171,11 @@ func TestATT16_Variants(t *testing.T) {
 		"alias":                    {"x-c: &c [sh]\n" + web("entrypoint: *c"), "warning yaml-alias 21:17"},
 		"YAML 1.1 boolean":         {web("read_only: yes"), "error yaml-ambiguous 20:16"},
 		"base 60":                  {web("ports: [22:22]"), "warning yaml-ambiguous 20:13"},
+		"a date":                   {web("environment: {SINCE: 2026-01-31}"), "error yaml-ambiguous 20:26"},
+		"a date in a list":         {web("entrypoint: [run, 2026-01-31T08:00:00Z]"), "error yaml-ambiguous 20:23"},
+		"an octal number":          {web("environment: {UMASK: 0022}"), "warning yaml-ambiguous 20:26"},
+		"a version as number":      {web("labels: {version: 1.10}"), "warning yaml-ambiguous 20:23"},
+		"a boolean in capitals":    {web("annotations: {on: True}"), "warning yaml-ambiguous 20:23"},
 		"two documents":            {good + "---\n" + good, "error yaml 30:1"},
 		"not YAML":                 {"services: [\n", "error yaml 1:1"},
 		"a tab":                    {"services:\n\tweb:\n", "error yaml 2:1"},
@@ -203,6 +208,17 @@ func wantFinding(t *testing.T, text, want string) {
 	}
 	if refused := len(Errors(found)) > 0; refused != strings.HasPrefix(want, "error") {
 		t.Errorf("refused is %v with %v", refused, found)
+	}
+}
+
+func TestNumbersThatStayAsTheyAreNeedNoQuotes(t *testing.T) {
+	for _, value := range []string{"15", "1.5", "-3", "true", "null", "1.2.3", "'0022'", "\"1.10\"", "'2026-01-31'"} {
+		if got := brief(Lint([]byte(web("environment: {A: " + value + "}")))); len(got) > 0 {
+			t.Errorf("%s: findings %v", value, got)
+		}
+	}
+	if got := brief(Lint([]byte(web("environment: [UMASK=0022, SINCE=2026-01-31]")))); len(got) > 0 {
+		t.Errorf("in a list: findings %v", got)
 	}
 }
 

@@ -160,6 +160,28 @@ func (l *linter) scalar(n, place *yaml.Node, at path) {
 	if sexagesimal.MatchString(n.Value) {
 		l.add(place, at.String(), RuleAmbiguous, Warning, fmt.Sprintf("is %s: a number in base 60 to YAML 1.1 and a word to YAML 1.2", n.Value), "quote it")
 	}
+	if n.ShortTag() == "!!timestamp" {
+		l.add(place, at.String(), RuleAmbiguous, Error, fmt.Sprintf("is %s: a date to compose's reader, which takes no dates", n.Value), "quote it")
+	}
+	if text := containerText(n, at); text != n.Value {
+		l.add(place, at.String(), RuleAmbiguous, Warning, fmt.Sprintf("is %s, which the container gets as %s", n.Value, text), "quote it")
+	}
+}
+
+// containerText is the text that compose-go v2.9.1 makes of an unquoted scalar of a map of texts:
+// it prints numbers and booleans again, so that UMASK: 0022 becomes 18 and VERSION: 1.10 becomes 1.1.
+func containerText(n *yaml.Node, at path) string {
+	if len(at) != 4 || at[0] != "services" || !slices.Contains([]string{"environment", "labels", "annotations"}, at[2]) {
+		return n.Value
+	}
+	switch n.ShortTag() {
+	case "!!int", "!!float", "!!bool":
+		var value any
+		if n.Decode(&value) == nil {
+			return fmt.Sprint(value)
+		}
+	}
+	return n.Value
 }
 
 func containsAlias(n *yaml.Node, depth int) bool {
