@@ -1,5 +1,6 @@
 # Three Consul servers of a user's own, updated one at a time: followers first, the leader
-# last, after it handed its leadership over. Nothing of Cadre's own Consul is theirs.
+# last, after it handed its leadership over. Nothing of Cadre's own Consul is theirs. The group
+# is that of consul.hcl.
 terraform {
   required_version = ">= 1.11"
   required_providers {
@@ -67,7 +68,7 @@ resource "cadre_group" "consul" {
   # The driver knows the quorum and the leader.
   workload {
     kind     = "consul"
-    settings = { http_addr = "127.0.0.1:8510" }
+    settings = { http_addr = "127.0.0.1:8510", version = var.consul_version }
   }
 
   preserved_state {

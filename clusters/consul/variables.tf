@@ -31,6 +31,12 @@ variable "release" {
   default     = "1"
 }
 
+variable "consul_version" {
+  description = "Version of Consul in its image: the rollout knows by it which steps work and can be undone."
+  type        = string
+  default     = "1.22.7"
+}
+
 variable "updates" {
   description = "OPPORTUNISTIC: a server takes a new revision when its cadre_instance is applied. PROACTIVE: all do, in order."
   type        = string

@@ -39,7 +39,10 @@ output "trust" { value = jsonencode(merge(jsondecode(local.context).trust, { clu
 // Folders with both forms agree: Terraform and `cadre group apply` write the same specs, to the
 // byte of each compose text.
 func TestClustersInTerraformAreThoseOfTheirGroupFiles(t *testing.T) {
-	for name, files := range map[string][]string{"postgres": {"postgres", "app"}, "etcd": {"etcd", "app"}, "kafka": {"kafka", "app"}, "nats": {"nats", "app"}, "patroni-demo": {"postgres", "app", "webdemo"}, "postgres with backups": {"backup"}} {
+	for name, files := range map[string][]string{
+		"postgres": {"postgres", "app"}, "postgres with backups": {"backup"}, "consul": {"consul"}, "etcd": {"etcd", "app"}, "kafka": {"kafka", "app"},
+		"nats": {"nats", "app"}, "patroni-demo": {"postgres", "app", "webdemo"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			name, backups := strings.CutSuffix(name, " with backups")
 			f := newFolder(t, tofu(t))
@@ -155,7 +158,7 @@ func sampleVars(t *testing.T, root string, server *clienttest.Server) map[string
 		t.Fatal(err)
 	}
 	images, vars := map[string]string{}, map[string]string{"cloud": cloud, "context": context, "postgres_bin": "/usr/lib/postgresql/15/bin", "postgres_gid": "999", "release": "7"}
-	for _, name := range []string{"cadre-agent", "cadre-coordinator", "etcd", "kafka", "load", "nats", "patroni", "webdemo"} {
+	for _, name := range []string{"cadre-agent", "cadre-coordinator", "consul", "etcd", "kafka", "load", "nats", "patroni", "webdemo"} {
 		images[name] = "registry.example/cadre/" + name + "@sha256:" + strings.Repeat("ab", 32)
 		vars[strings.TrimPrefix(name, "cadre-")+"_image"] = images[name]
 	}
