@@ -143,7 +143,7 @@ test-kafka: tools-kafka build images ## roll three real Kafka nodes under load, 
 .PHONY: test-upgrades
 test-upgrades: tools-upgrades build images ## move real PostgreSQL, Patroni and Consul members to other versions under load, and back (root; about 10 minutes)
 	@cd components/agent && CGO_ENABLED=0 go test -count=1 -timeout 10m -v -run TestConsulServersGoToAnotherPatchAndBack ./internal/driver
-	@cd components/demo && CGO_ENABLED=0 CADRE_TEST_UPGRADES=1 go test -count=1 -timeout 15m -v ./e2e_upgrade
+	@cd components/demo && CGO_ENABLED=0 CADRE_TEST_UPGRADES=1 go test -count=1 -timeout 30m -v ./e2e_upgrade
 
 .PHONY: test-clients
 test-clients: tools-clients ## run official clients, from their registries, against the local cloud, its guests and a member's Consul (root; Rust's SDK where cargo is)

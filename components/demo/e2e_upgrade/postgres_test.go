@@ -17,7 +17,7 @@ import (
 	"cadre.dev/demo/internal/rigtest"
 )
 
-// limit bounds the whole test; an idle machine needs a third of it.
+// limit bounds each test; an idle machine needs a third of it.
 const limit = 14 * time.Minute
 
 // The image of older versions of Patroni and PostgreSQL 15. It has PostgreSQL 17 too.
@@ -29,7 +29,7 @@ const (
 	anotherMajorBin = "/usr/lib/postgresql/17/bin"
 )
 
-// story is a local cloud with the PostgreSQL example.
+// story is a local cloud with one of the examples.
 type story struct {
 	*testing.T
 	*rig.Rig
@@ -42,7 +42,9 @@ type story struct {
 func TestMinorVersionsGoUpAndBackAndAMajorOneDoesNot(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	s := begin(ctx, t)
+	s := begin(ctx, t, "postgres")
+	s.PostgresImage = olderImage
+	s.must("deploy PostgreSQL", s.Deploy(ctx, s.n))
 
 	older := s.versions(ctx)
 	if older != (versions{olderPatroni, olderPostgres}) {
@@ -71,11 +73,11 @@ func TestMinorVersionsGoUpAndBackAndAMajorOneDoesNot(t *testing.T) {
 	}
 }
 
-// begin deploys the example at the older versions, and takes the cloud down at the end.
-func begin(ctx context.Context, t *testing.T) *story {
+// begin prepares a local cloud, and takes it down at the end. A failed test shows the logs of a service.
+func begin(ctx context.Context, t *testing.T, service string) *story {
 	t.Helper()
 	if os.Getenv("CADRE_TEST_UPGRADES") == "" {
-		t.Skip("make test-upgrades runs it: four changes of versions under load, five minutes")
+		t.Skip("make test-upgrades runs it: changes of versions under load, ten minutes")
 	}
 	root := rigtest.Needs(t, []string{"bwrap"}, []string{"cadre", "cadre-local", "cadre-agent", "cadre-coordinator", "cadre-load", "cadre-rendezvous"})
 	dir := t.TempDir()
@@ -84,11 +86,11 @@ func begin(ctx context.Context, t *testing.T) *story {
 		t.Fatal(err)
 	}
 	s := &story{T: t, Rig: rig.New(root, filepath.Join(dir, "state"), time.Second, log), n: rig.NewNarrator(t.Output(), false, time.Now())}
-	s.Net, s.PostgresImage = rig.DefaultNet, olderImage
+	s.Net = rig.DefaultNet
 	t.Cleanup(func() {
 		if t.Failed() {
 			s.dump(log.Name())
-			services, _ := filepath.Glob(filepath.Join(s.State, "cloud/cvms/*/logs/postgres*.log"))
+			services, _ := filepath.Glob(filepath.Join(s.State, "cloud/cvms/*/logs", service+"*.log"))
 			for _, path := range services {
 				s.dump(path)
 			}
@@ -99,7 +101,6 @@ func begin(ctx context.Context, t *testing.T) *story {
 			t.Errorf("take the cloud down: %v", err)
 		}
 	})
-	s.must("deploy PostgreSQL", s.Deploy(ctx, s.n))
 	return s
 }
 

@@ -38,7 +38,7 @@ func TestATT16_ReadyExamplesPassLint(t *testing.T) {
 		t.Fatal(err)
 	}
 	vars := "cloud = \"cloud.json\"\n"
-	for _, name := range []string{"agent_image", "coordinator_image", "etcd_image", "kafka_image", "light_image", "load_image", "nats_image", "patroni_image", "webdemo_image"} {
+	for _, name := range []string{"agent_image", "coordinator_image", "consul_image", "etcd_image", "kafka_image", "light_image", "load_image", "nats_image", "patroni_image", "webdemo_image"} {
 		vars += name + " = \"registry.example/x@sha256:" + strings.Repeat("ab", 32) + "\"\n"
 	}
 	vars = strings.ReplaceAll(vars, "cloud.json", filepath.Join(dir, "cloud.json")) +
