@@ -12,14 +12,19 @@ import (
 
 // rollKind is the Kind of the rollout's step of m.
 func (w *world) rollKind(m *member) operation.Kind {
-	renews := w.spec.UpdatePolicy.MinimalAction == group.ActionReplace && !m.extra && !m.asked(RequestUpdate)
-	// A member that never was available has nothing to lose, and no extra member would come to prove the target for it.
-	renews = renews && m.record.WasAvailableAt != ""
-	// A CVM that a step made is new already. A pin and a change of the Slot's own settings concern a single Slot.
-	if renews && m.open == nil && m.want.revision == w.target && m.runs() != w.target {
+	// A CVM that a step made is new already.
+	if m.open == nil && w.renews(m) {
 		return operation.Replace
 	}
 	return operation.Update
+}
+
+// renews: the rollout gives m another CVM.
+func (w *world) renews(m *member) bool {
+	renews := w.spec.UpdatePolicy.MinimalAction == group.ActionReplace && !m.extra && !m.asked(RequestUpdate)
+	// A member that never was available has nothing to lose, and no extra member would come to prove the target for it.
+	// A pin and a change of the Slot's own settings concern a single Slot.
+	return renews && m.record.WasAvailableAt != "" && m.want.revision == w.target && m.runs() != w.target
 }
 
 // holdsOfUnproven: no CVM is given up for a Revision at which no member serves.

@@ -44,10 +44,11 @@ func (w *world) updateHeld(m *member) bool {
 }
 
 // heldByRule: a closed gate, a rule of version upgrades or a stage holds m's update, or the next window may open days
-// later. A member that is known to be down is updated outside of a window.
+// later. A member that is known to be down is updated outside of a window. Or the replacement of m waits for an extra
+// member at the target, whose own update may wait for m.
 func (w *world) heldByRule(m *member) bool {
 	c, l := w.rollsTo(m), evaluation{taken: &taken{}}
-	if w.windowClosed() && (m.condition == well || m.condition == lost) {
+	if w.renews(m) && !w.tally.proven || w.windowClosed() && (m.condition == well || m.condition == lost) {
 		return true
 	}
 	return !c.refresh && len(w.holdsOfGates(c, l))+len(w.holdsOfVersion(c, l))+len(w.holdsOfIrreversible(c, l)) > 0 || len(w.holdsOfStage(c, l)) > 0

@@ -103,7 +103,7 @@ func (w *world) retargetable(m *member) bool {
 	if m.open == nil || m.open.Kind == operation.Delete || m.open.To == m.want.revision || !w.outdated(m) {
 		return false
 	}
-	wanted := m.open.Kind == operation.Restart && (m.open.Request.ID != "" || w.windowClosed() || m.open.Actor == operation.ActorHealing && w.healsAtRunning())
+	wanted := m.open.Kind == operation.Restart && (m.open.Request.ID != "" || w.windowClosed() || m.open.Actor == operation.ActorHealing && (w.healsAtRunning() || w.renews(m)))
 	if (wanted || m.open.Kind == operation.Stop) && !m.asked(RequestUpdate) {
 		return false // an operator, the spec or a closed window wants a boot at the current Revision, or the group starts at it
 	}
