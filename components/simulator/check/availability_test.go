@@ -209,6 +209,9 @@ func haltCases() cases {
 				phases("a", "pg-0", operation.Failed).phases("b", "pg-1", draining)},
 			{"another Slot was asked for, and refused", failed().op("c", "pg-2", operation.Draining, asked).op("c", "pg-2", operation.Failed, asked, refused).phases("b", "pg-1", draining)},
 			{"an operator freezes, drains or protects something meanwhile", failed().operator(freezeSwitch).removed().operator("control/drain/pg-2").operator("control/protect/kv-0").phases("b", "pg-1", draining)},
+			{"a person lets the failure of an earlier step go on, and the open step fails", three("none", maxUnavailable(3)).phases("a", "pg-0", draining, acting).stops("pg-0").
+				phases("b", "pg-1", draining, acting).stops("pg-1").phases("a", "pg-0", operation.Failed).asks("r1", store.RequestRetry, "").
+				phases("b", "pg-1", operation.Failed).phases("c", "pg-2", draining)},
 			{"the rollout's record says that it failed", three("none").rollout("r", operation.FailedState, nil).op("b", "pg-1", operation.Draining, byRollout)},
 			{"its record says so in the same transaction", func() *run {
 				r := three("none")
@@ -229,6 +232,9 @@ func haltCases() cases {
 			{"a repair while its rollout stands failed", three("none").rollout("r", operation.FailedState, nil).op("b", "pg-1", operation.Draining, byRollout, func(op *operation.Operation) { op.Actor = operation.ActorHealing })},
 			{"the Slot serves again", failed().serves("pg-0").phases("b", "pg-1", draining)},
 			{"a person lets it go on", failed().asks("r1", store.RequestRetry, "").phases("b", "pg-1", draining)},
+			{"a person lets the failure of a later step go on, and the open step fails", three("none", maxUnavailable(3)).phases("b", "pg-1", operation.Drained, acting).stops("pg-1").
+				phases("a", "pg-0", draining, acting).stops("pg-0").phases("a", "pg-0", operation.Failed).asks("r1", store.RequestRetry, "").
+				phases("b", "pg-1", operation.Failed).phases("c", "pg-2", draining)},
 			{"a corrected spec", failed().spec("none", 3, maxUnavailable(3)).phases("b", "pg-1", draining)},
 			{"the same Slot once more", failed().phases("b", "pg-0", draining)},
 			{"asked for by a person", failed().op("b", "pg-1", draining, asked)},

@@ -100,7 +100,20 @@ func (s *state) halts(failed *operation.Operation) bool {
 	}
 	end, ended := s.failedAt[failed.ID]
 	m := s.member(failed.Slot)
-	return ended && failed.Phase == operation.Failed && failed.Failure.Cause != operation.CauseRefused && end > s.lastDecided(failed.Group) && !m.serves() && end > m.servedAt
+	return ended && failed.Phase == operation.Failed && failed.Failure.Cause != operation.CauseRefused && end > s.lastDecided(failed.Group) && !s.forgiven(failed) && !m.serves() && end > m.servedAt
+}
+
+// forgiven reports that an operator decided about a later step of the same rollout, which had failed. The decision
+// covers the steps before that one, even a step that was still open.
+func (s *state) forgiven(failed *operation.Operation) bool {
+	decided := s.lastDecided(failed.Group)
+	for id, other := range s.operations {
+		end, ended := s.failedAt[id]
+		if ended && end < decided && other.Rollout == failed.Rollout && s.recordedAt[id] > s.recordedAt[failed.ID] {
+			return true
+		}
+	}
+	return false
 }
 
 // lastDecided is the event of an operator's last decision about the group; -1: there was none.

@@ -9,6 +9,7 @@ import (
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
+	"cadre.dev/simulator/plan"
 	"cadre.dev/simulator/trace"
 )
 
@@ -258,9 +259,13 @@ const asked = 6
 
 // failedStuck reports that the verdict of r came by a deadline long after all faults ended. After
 // the last retry of a refused step the decision is an operator's, and a later deadline adds
-// nothing. Nothing heals a member whose workload hangs in its step.
+// nothing. Nothing heals a member whose workload hangs in its step. A bad release fails whenever its
+// steps begin, after a window or another group for example: the operator has to write another one.
 func (s *state) failedStuck(r *operation.Rollout) bool {
 	v := r.Verdict
+	if v != nil && s.bad(r) {
+		return false
+	}
 	if v != nil && v.Cause == operation.CauseProgress {
 		for _, n := range s.refusals[r.ID] {
 			if n >= asked {
@@ -273,6 +278,18 @@ func (s *state) failedStuck(r *operation.Rollout) bool {
 	}
 	late := s.healed && s.failedFrom[r.ID] > s.healedAt+latest
 	return v == nil || late && (v.Cause == operation.CauseProgress || v.Cause == operation.CauseDeadline)
+}
+
+// bad reports that the operator asks for a release with which no member is ever healthy, and that a
+// member was given it.
+func (s *state) bad(r *operation.Rollout) bool {
+	sp := s.spec(r.Group)
+	if sp == nil || sp.Revision() != r.To || !slices.Contains([]string{plan.IllRelease, plan.DeadRelease}, plan.ReleaseOf(sp.Template.Compose)) {
+		return false
+	}
+	return slices.ContainsFunc(s.slots(), func(m *member) bool {
+		return m.group == r.Group && m.bound != nil && m.bound.Assigned == r.To
+	})
 }
 
 // arrived is L6: where a group reports that it matches its spec, it does. Every member serves, the

@@ -8,6 +8,7 @@ import (
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
+	"cadre.dev/simulator/plan"
 	"cadre.dev/simulator/trace"
 )
 
@@ -145,6 +146,16 @@ func stuckCases() cases {
 		return r.healed().after(latest).rollout("r", operation.FailedState, &operation.Verdict{Slot: "pg-0", Cause: operation.CauseDeadline, Phase: phase})
 	}
 	failsHung := func(r *run) *run { return failsIn(operation.Joining, r) }
+	// release asks for that release, gives pg-0 the revision of another one or of this one, and fails late.
+	release := func(name string, given bool) *run {
+		r := two().spec("none", 2, func(s *group.Spec) { s.Template.Compose = plan.ReleaseIs + name + "\n" })
+		to := r.t[len(r.t)-1].Spec.Revision()
+		if given {
+			r.binds("pg-0").binding(func(b *group.SlotRecord) { b.Assigned = to })
+		}
+		r.healed().after(latest).rollout("r", operation.FailedState, failed(operation.CauseProgress)).then(func(e *trace.Event) { e.Rollout.To = to })
+		return waits(r, long, "rollout_failed")
+	}
 	stopped := func(r *run) *run {
 		return waits(r.stops("pg-1").healed(), long).then(func(e *trace.Event) { e.CVMs[1].Stopped = true })
 	}
@@ -159,6 +170,8 @@ func stuckCases() cases {
 			{"its workload hung, and served again before its step's time was over", waits(failsHung(two().hangs("pg-0").serves("pg-0")), long, "rollout_failed")},
 			{"its workload hung, and its step had not come to its boot", waits(failsIn(operation.Drained, two().hangs("pg-0")), long, "rollout_failed")},
 			{"another one's workload hung", waits(failsHung(two().hangs("pg-1")), long, "rollout_failed")},
+			{"a good release failed", release("two", true)},
+			{"a bad release failed, and no member was given it", release(plan.IllRelease, false)},
 			{"it says something new each time", waits(two().healed().rollout("r", operation.FailedState, failed(operation.CauseHook)), time.Minute)},
 			{"what an operator froze is thawed", waits(frozen().operator("control/freeze/pg").removed(), long)},
 			{"its set is founded, and a hold says that it changes", waits(two().spec("etcd", 1).healed(), long, "set_changing")},
@@ -187,6 +200,7 @@ func stuckCases() cases {
 			{"a CVM was stopped, and nothing heals it", stopped(two())},
 			{"its set was never founded, and is to have fewer members", waits(start().spec("etcd", 3).binds("pg-0").binds("pg-1").spec("etcd", 2).healed(), long, "set_changing")},
 			{"its workload hung in its step, and was replaced since", waits(failsHung(two().hangs("pg-0")).serves("pg-0"), long, "rollout_failed")},
+			{"a bad release failed", release(plan.DeadRelease, true)},
 			{"its hooks failed", waits(two().healed().rollout("r", operation.FailedState, failed(operation.CauseHook)), long)},
 			{"the platform refused it as often as it is asked", refused(asked)},
 			{"an operator has it frozen", waits(frozen(), long)},

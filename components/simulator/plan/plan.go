@@ -122,6 +122,16 @@ const (
 	DeadRelease = "dead"
 )
 
+// ReleaseIs precedes the name of a release in the compose text of its members.
+const ReleaseIs = "RELEASE: "
+
+// ReleaseOf is the name of the release in a compose text; empty: the text has none.
+func ReleaseOf(compose string) string {
+	_, release, _ := strings.Cut(compose, ReleaseIs)
+	release, _, _ = strings.Cut(release, "\n")
+	return release
+}
+
 // OwnSize is the size of Move.Own.
 const OwnSize = "tdx.xlarge"
 

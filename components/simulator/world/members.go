@@ -139,8 +139,7 @@ func (c *cvm) Boots() {
 	w := c.w
 	w.boots++
 	c.boot, c.bootAt, c.hung, c.starting = fmt.Sprintf("boot-%d", w.boots), time.Now(), false, false
-	_, release, _ := strings.Cut(w.contentLocked(c.ComposeHash), releaseIs)
-	c.runs, _, _ = strings.Cut(release, "\n")
+	c.runs = plan.ReleaseOf(w.contentLocked(c.ComposeHash))
 	if c.runs == plan.DeadRelease {
 		return // it boots, and no coordinator hears of it
 	}

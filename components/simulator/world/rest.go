@@ -146,13 +146,10 @@ func healthChecks(m plan.Move) []group.HealthCheck {
 	return []group.HealthCheck{of(ready, ready, 10)}
 }
 
-// releaseIs precedes the name of a release in its text.
-const releaseIs = "RELEASE: "
-
 // compose is the text of a release; it lists the commands that the agent may run.
 func compose(g plan.Group, release string) string {
 	image := "@sha256:" + strings.Repeat("a", 64)
-	text := "services:\n  " + g.Name + ":\n    image: example.org/" + g.Name + image + "\n    environment:\n      " + releaseIs + release + "\n"
+	text := "services:\n  " + g.Name + ":\n    image: example.org/" + g.Name + image + "\n    environment:\n      " + plan.ReleaseIs + release + "\n"
 	commands := "ready: [ready], deep: [deep]"
 	if g.Hook != plan.Unhooked {
 		commands += ", drain: [drain]"
