@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"cadre.dev/coordinator/simulated/cloud"
+	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/simulator/trace"
 	"cadre.dev/store"
@@ -14,6 +15,23 @@ import (
 // shows are the events that scenarios must show, by their names. A scenario without its event is
 // useless, even if it keeps all promises.
 var shows = map[string]func(trace.Trace) bool{
+	"behind-gates": func(out trace.Trace) bool {
+		begins := func(name string, kind operation.Kind, actor operation.Actor, from, to time.Duration) int {
+			begun := map[string]bool{}
+			for _, e := range out {
+				if op := e.Operation; op != nil && e.Group == name && op.Kind == kind && op.Actor == actor && e.At >= from && e.At < to {
+					begun[op.ID] = true
+				}
+			}
+			return len(begun)
+		}
+		const rolls, heals, scales = operation.ActorRollout, operation.ActorHealing, operation.ActorScaling
+		opened := count(out, func(e trace.Event) bool {
+			return e.Gate != nil && e.Gate.State == group.GateOpen && e.Gate.Ticket != ""
+		})
+		return begins("pg", operation.Create, scales, 0, 10*time.Second) == 0 && begins("pg", operation.Restart, heals, 2*time.Minute, 3*time.Minute) == 1 &&
+			begins("kv", operation.Update, rolls, 3*time.Minute, 4*time.Minute) == 0 && begins("kv", operation.Update, rolls, 0, time.Hour) == 3 && opened >= 6
+	},
 	"deleted-and-made-anew": func(out trace.Trace) bool {
 		made := count(out, func(e trace.Event) bool { return e.Spec != nil && e.Group == "kv" && !e.Deleted })
 		gone := count(out, func(e trace.Event) bool { return e.Spec != nil && e.Group == "kv" && e.Deleted })

@@ -67,6 +67,7 @@ type Group struct {
 	Stages
 	Order
 	Choices
+	Gate Gate
 	// Deadline is the time of a step until its member is available; 0: the default of specs.
 	Deadline time.Duration
 	// Rollback: a failed rollout of the group goes back to the stable Revision.
@@ -298,6 +299,7 @@ func Draw(seed uint64) Plan {
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return int(a.At - b.At) })
 	drawOrder(Source(seed, "order", 0), &p)
 	drawChoices(Source(seed, "choices", 0), &p)
+	drawGates(Source(seed, "gates", 0), &p)
 	p.StopFirst = Source(seed, "habits", 0).IntN(3) == 0
 	later := Source(seed, "later", 0)
 	p.Odds.Busy, p.Odds.BlindAsk, p.Takes = oddsOf(later, 0.3), oddsOf(later, 0.3), takes(later)

@@ -94,6 +94,9 @@ func size(p Plan) (n int) {
 		if g.Choices != (Choices{}) {
 			n++
 		}
+		if g.Gate != (Gate{}) {
+			n++
+		}
 		for _, one := range g.named() {
 			if *one.most > 0 {
 				n++

@@ -118,6 +118,9 @@ func Shorter(p Plan) []Plan {
 		if g.Choices != (Choices{}) {
 			with(func(q *Plan) { q.Groups[i].Choices = Choices{} })
 		}
+		if g.Gate != (Gate{}) {
+			with(func(q *Plan) { q.Groups[i].Gate = Gate{} })
+		}
 		if g.Launch != Unhooked {
 			with(func(q *Plan) { q.Groups[i].Launch = Unhooked })
 		}
@@ -153,7 +156,7 @@ func (f Fault) ofAll() bool {
 }
 
 func (f Fault) ofGroup() bool {
-	return slices.Contains([]FaultKind{FreezeGroup, Pause, Delete, Remake, Spare, Retry, Undo}, f.Kind) || slices.Contains(gates, f.Kind) || slices.Contains(passes, f.Kind)
+	return slices.Contains([]FaultKind{FreezeGroup, Pause, Delete, Remake, Spare, Retry, Undo, Shut}, f.Kind) || slices.Contains(gates, f.Kind) || slices.Contains(passes, f.Kind)
 }
 
 func (f Fault) ofCoordinator() bool { return !f.ofMember() && !f.ofAll() && !f.ofGroup() }

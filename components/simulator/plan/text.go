@@ -47,7 +47,7 @@ func (p Plan) String() string {
 		if g.Rollback {
 			b.WriteString(" rollback")
 		}
-		b.WriteString(g.Stages.text() + g.Order.text() + g.Choices.text())
+		b.WriteString(g.Stages.text() + g.Order.text() + g.Choices.text() + g.Gate.text())
 		b.WriteByte('\n')
 	}
 	for _, m := range p.Moves {
@@ -224,6 +224,7 @@ func (p *Plan) take(word string, values []string) (err error) {
 		}
 		p.Groups[len(p.Groups)-1].Order.take(&f)
 		p.Groups[len(p.Groups)-1].Choices.take(&f)
+		p.Groups[len(p.Groups)-1].Gate.take(&f)
 	case "heal":
 		p.HealAt = f.time()
 	case "rest":
@@ -256,7 +257,7 @@ func (p *Plan) take(word string, values []string) (err error) {
 		p.Moves = append(p.Moves, m)
 	case "fault":
 		p.Faults = append(p.Faults, Fault{At: f.time(), Kind: FaultKind(f.word()), Target: f.word(), For: f.time(), By: f.time()})
-		all := slices.Concat(kinds, asks, operators, exclusions, gates, passes)
+		all := slices.Concat(kinds, asks, operators, exclusions, gates, passes, []FaultKind{Shut})
 		if kind := p.Faults[len(p.Faults)-1].Kind; !slices.Contains(all, kind) {
 			f.fail(fmt.Errorf("%q is no fault: there are %v", kind, all))
 		}

@@ -103,10 +103,14 @@ type Event struct {
 	Ending    *store.DeleteGroup
 	Asked     *store.QueueRequest
 	Excluded  *store.Override
-	Entry     *audit.Entry
-	Limits    *store.Limits
+	// Gate is a setting of a gate.
+	Gate   *store.Override
+	Entry  *audit.Entry
+	Limits *store.Limits
 	// Limited: the record is the status of a Slot whose next step waits at a limit of the cluster.
 	Limited bool
+	// Gated: the record is the status of a Slot whose next step waits at closed gates alone.
+	Gated bool
 
 	// Call of Called, Effected and Answered, with the Outcome of Answered.
 	Call    Call

@@ -91,6 +91,7 @@ func choose(s *group.Spec, g plan.Group, m plan.Move) {
 	if g.Priority > 0 {
 		s.Priority = &g.Priority
 	}
+	s.Gates = gates(g)
 	p := &s.UpdatePolicy
 	if m.Window != "" {
 		spans, err := m.Window.Each()

@@ -110,6 +110,8 @@ func (w *World) happen(ctx context.Context, f plan.Fault) {
 		w.undoes(ctx, f.Target)
 	case plan.OverrideWindow, plan.OverrideAfter, plan.OverrideBake:
 		w.passesHold(ctx, f)
+	case plan.Shut:
+		w.shuts(ctx, f)
 	case plan.Floor:
 		w.raisesFloor(ctx, f.Target)
 	case plan.Revoke:

@@ -29,8 +29,10 @@ type operators struct {
 	// rollouts are the existing records, and acting the acting Operation of each Slot. calls are
 	// the last calls for each Slot.
 	rollouts map[string]operation.Rollout
-	acting   map[string]operation.Operation
-	calls    map[string]sentCall
+	// shut counts the operators who keep the gate of a group closed.
+	shut   map[string]int
+	acting map[string]operation.Operation
+	calls  map[string]sentCall
 }
 
 // sentCall is the fate of the n-th call of an Operation, and whether the operator has reported it.
@@ -45,6 +47,7 @@ type sentCall struct {
 
 func newOperators() operators {
 	return operators{
+		shut: map[string]int{},
 		want: map[string]group.Spec{}, ending: map[string]bool{}, over: map[string]bool{},
 		rollouts: map[string]operation.Rollout{}, acting: map[string]operation.Operation{}, calls: map[string]sentCall{},
 	}

@@ -206,6 +206,8 @@ func read(e *trace.Event, value []byte) {
 		e.Ending, e.Group = decode[store.DeleteGroup](value), last
 	case strings.HasPrefix(e.Key, store.OverrideExclude.Prefix()):
 		e.Excluded, e.Slot = decode[store.Override](value), last
+	case strings.HasPrefix(e.Key, store.OverrideGate.Prefix()):
+		e.Gate = decode[store.Override](value)
 	case strings.HasPrefix(e.Key, store.QueuePrefix):
 		if e.Asked = decode[store.QueueRequest](value); e.Asked != nil {
 			e.Group, e.Slot = e.Asked.Group, e.Asked.Slot
@@ -214,6 +216,7 @@ func read(e *trace.Event, value []byte) {
 		e.Limits = decode[store.Limits](value)
 	case parts[0] == "groups" && len(parts) == 4 && parts[2] == "slots":
 		e.Group, e.Slot, e.Limited = parts[1], last, bytes.Contains(value, heldByLimit)
+		e.Gated = bytes.Contains(value, heldByGate) && gatesAlone(value)
 	case parts[0] == "groups" && last == "accepted":
 		e.Group = parts[1]
 		if accepted := decode[store.AcceptedSpec](value); accepted != nil {
@@ -224,6 +227,15 @@ func read(e *trace.Event, value []byte) {
 
 // heldByLimit is the part of a Slot's status that has a hold by a limit of the cluster.
 var heldByLimit = []byte(`"predicate":"` + rollout.HoldClusterLimit + `"`)
+
+// heldByGate is the part of a Slot's status that has a hold by a gate.
+var heldByGate = []byte(`"predicate":"` + rollout.HoldGateClosed + `"`)
+
+// gatesAlone reports that each hold in a Slot's status is one of a gate.
+func gatesAlone(value []byte) bool {
+	of := decode[group.InstanceStatus](value)
+	return of != nil && !slices.ContainsFunc(of.Holds, func(h group.Hold) bool { return h.Predicate != rollout.HoldGateClosed })
+}
 
 func decode[T any](value []byte) *T {
 	out := new(T)
@@ -264,6 +276,9 @@ func (w *World) Run(ctx context.Context) {
 	for _, g := range w.plan.Groups {
 		if g.Approval > 0 {
 			all.Go(func() { w.approves(ctx, g) })
+		}
+		if g.Gate.On != "" {
+			all.Go(func() { w.opens(ctx, g) })
 		}
 		if g.Promote > 0 {
 			all.Go(func() { w.promotes(ctx, g) })
