@@ -113,6 +113,9 @@ lint: tools-dev ## lint Go, protos, shell and the import arrows
 check: tools-dev ## check a commit: format, vet, lint, generated files, tidy modules
 	@scripts/check.sh
 
+# The images that the lanes boot. `make test-long` and its parts build the others too, Consul for minutes.
+test test-race test-real: ONLY = cadre-agent,cadre-coordinator,cadre-rendezvous,etcd,etcd35,light,load,nats,patroni,webdemo
+
 .PHONY: test
 test: tools build images ## everything: the three lanes below, and seeds of the simulator that this commit alone has
 	@scripts/test.sh
