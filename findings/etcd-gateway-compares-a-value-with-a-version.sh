@@ -36,7 +36,10 @@ print(*(one.getsockname()[1] for one in s))')
 	--listen-peer-urls "http://127.0.0.1:$peer" --initial-advertise-peer-urls "http://127.0.0.1:$peer" \
 	--initial-cluster "one=http://127.0.0.1:$peer" 2>server.log &
 pid=$!
-until curl -fsS "http://127.0.0.1:$client/health" 2>/dev/null | grep -q true; do sleep 0.1; done
+until curl -fsS "http://127.0.0.1:$client/health" 2>/dev/null | grep -q true; do
+	kill -0 "$pid"
+	sleep 0.1
+done
 ask() { curl -sS "http://127.0.0.1:$client/v3/kv/$1" -d "$2"; }
 base64_of() { printf '%s' "$1" | base64; }
 taken=$(base64_of taken) absent=$(base64_of absent) v=$(base64_of v)

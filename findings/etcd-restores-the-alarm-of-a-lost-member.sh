@@ -47,7 +47,10 @@ start() { # DATA QUOTA
 		--listen-peer-urls "http://127.0.0.1:$peer" --initial-advertise-peer-urls "http://127.0.0.1:$peer" \
 		--initial-cluster "one=http://127.0.0.1:$peer" --initial-cluster-token "$1" 2>>server.log &
 	pid=$!
-	until ./etcdctl get any >/dev/null 2>&1; do sleep 0.1; done
+	until ./etcdctl get any >/dev/null 2>&1; do
+		kill -0 "$pid"
+		sleep 0.1
+	done
 }
 start old $((16 << 20))
 head -c 1000000 /dev/zero | tr '\0' x >value
