@@ -54,6 +54,8 @@ run    id                                      coreutils           services of t
 run    ls                                      coreutils           services of tests
 run    stat                                    coreutils           services of tests
 run    locale                                  libc-bin            initdb asks it for the machine's locales
+run    redis-server                            redis-server        a workload of the tests, behind an adapter in shell
+run    redis-cli                               redis-tools         its adapter calls it
 run    bwrap                                   bubblewrap          the sandbox of each service of a local CVM
 run    setpriv                                 util-linux          a local CVM's services run as their users by it
 run    setsid                                  util-linux          commands of tests that leave their session
@@ -66,7 +68,7 @@ run    sh                                      dash                scripts in co
 run    cat                                     coreutils           scripts in compose files and of tests
 run    chmod                                   coreutils           scripts in compose files
 run    curl                                    curl                a test asks the guest agent of a CVM
-run    jq                                      jq                  the example of an adapter in shell
+run    jq                                      jq                  the examples of adapters in shell
 run    date                                    coreutils           services of tests
 run    grep                                    grep                scripts/test.sh
 run    head                                    coreutils           services and hooks of tests
@@ -74,6 +76,7 @@ run    mv                                      coreutils           scripts in co
 run    rmdir                                   coreutils           the guard of a test's Consul cleans up
 run    sed                                     sed                 scripts in compose files; scripts/test.sh
 run    sleep                                   coreutils           scripts in compose files, services of tests
+run    timeout                                 coreutils           bounds the calls of an adapter in shell
 run    test                                    coreutils           health checks in compose files
 run    touch                                   coreutils           hooks of tests
 run    tr                                      coreutils           hooks of tests
@@ -212,7 +215,7 @@ need() {
 	if [[ $* != build ]] && ((${#install[@]} > 0)) && type -P apt-get >/dev/null; then
 		((EUID == 0)) || sudo=(sudo)
 		say "installing distribution packages: ${install[*]}"
-		# The packages of PostgreSQL and PgBouncer must start no daemon: RUNLEVEL=1 stops their
+		# The packages of PostgreSQL, PgBouncer and Redis must start no daemon: RUNLEVEL=1 stops their
 		# scripts, and SYSTEMD_OFFLINE=1 the systemd of the machine.
 		{
 			"${sudo[@]}" apt-get update -qq
