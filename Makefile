@@ -125,7 +125,7 @@ test-fast: tools build ## pure functions and virtual time: run it before each co
 	@scripts/test.sh fast
 test-race: tools build images ## every package whose tests need no cluster, with the race detector
 	@scripts/test.sh race
-test-real: tools build images ## real Consul, PostgreSQL, Patroni, etcd, NATS and networks; whole clusters (root)
+test-real: tools build images ## real Consul, PostgreSQL, Patroni, etcd, NATS, Redis and networks; whole clusters (root)
 	@scripts/test.sh real
 test-long: tools build images ## everything with the race detector, two minutes of fresh seeds, every example cluster, test-mixed, test-kafka and test-upgrades (root; more than an hour)
 	@scripts/test.sh long

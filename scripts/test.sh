@@ -4,7 +4,7 @@
 #
 #   test.sh fast   pure functions and virtual time, without the race detector: run it before each commit
 #   test.sh race   every package whose tests need no cluster, with the race detector
-#   test.sh real   real Consul, PostgreSQL, Patroni, etcd, NATS and networks; whole clusters
+#   test.sh real   real Consul, PostgreSQL, Patroni, etcd, NATS, Redis and networks; whole clusters
 #   test.sh        all three lanes, and seeds of the simulator that follow from the commit
 #   test.sh long   all of that with the race detector in `real` too, and two minutes of new seeds
 set -uo pipefail

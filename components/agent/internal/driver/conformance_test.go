@@ -1,6 +1,8 @@
 package driver_test
 
 import (
+	"bytes"
+	"context"
 	"testing"
 
 	"cadre.dev/agent/internal/driver"
@@ -19,6 +21,11 @@ func init() {
 				t.Logf("%s: %s: %s", self, r.Check, r.Text)
 			}
 		})
+	}
+	driver.CheckAdapter = func(ctx context.Context, args ...string) (int, string) {
+		var out bytes.Buffer
+		code := drivercheck.Command(ctx, append([]string{"check"}, args...), func(string) string { return "" }, &out, &out)
+		return code, out.String()
 	}
 }
 

@@ -204,6 +204,9 @@ func (c *realCluster) contract(t *testing.T) {
 // Conformance holds d to the suite of package drivercheck, which imports this one.
 var Conformance func(t *testing.T, d Driver, self string, votes bool, candidates []string)
 
+// CheckAdapter is "cadre-agent driver check ARGS...": its exit code and its output.
+var CheckAdapter func(ctx context.Context, args ...string) (code int, said string)
+
 // conforms runs the suite for adapters at a follower, and at the leader, which hands over.
 func (c *realCluster) conforms(t *testing.T) {
 	t.Helper()
