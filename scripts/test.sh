@@ -23,6 +23,7 @@ clusters=(
 	./components/demo/e2e_demo
 	./components/demo/e2e_etcd
 	./components/demo/e2e_nats
+	./components/demo/e2e_redis
 	./components/demo/e2e_backup
 	./components/demo/e2e_terraform
 	./components/consulproxy

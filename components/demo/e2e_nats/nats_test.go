@@ -148,8 +148,8 @@ func TestRolloutAndLostDiskUnderLoad(t *testing.T) {
 	s.must("apply the next release", s.ApplyNATS(ctx, "2"))
 	_, err := s.Follow(ctx, rig.NATS, s.n.Rollout)
 	s.must("roll", err)
-	s.must("wait for messages", s.AwaitMessages(ctx, time.Now(), 100))
-	rolled, err := s.MessageSummary(ctx, from, time.Now())
+	s.must("wait for messages", s.AwaitMessages(ctx, rig.NATSApp, time.Now(), 100))
+	rolled, err := s.MessageSummary(ctx, rig.NATSApp, from, time.Now())
 	s.must("ask for the figures", err)
 	rollout, slots, err := s.RolloutReport(ctx, rig.NATS)
 	s.must("read the rollout's record", err)
@@ -178,12 +178,12 @@ func TestRolloutAndLostDiskUnderLoad(t *testing.T) {
 	if was, is := after[lost].Name, back[lost].Name; is == was || !strings.HasPrefix(is, lost+"_") {
 		s.Errorf("the server of %s was %s and is %s", lost, was, is)
 	}
-	s.must("wait for messages", s.AwaitMessages(ctx, time.Now(), 100))
-	replaced, err := s.MessageSummary(ctx, from, time.Now())
+	s.must("wait for messages", s.AwaitMessages(ctx, rig.NATSApp, time.Now(), 100))
+	replaced, err := s.MessageSummary(ctx, rig.NATSApp, from, time.Now())
 	s.must("ask for the figures", err)
 
 	s.n.Say("stopping the publishers, reading the stream")
-	found, err := s.StopMessages(ctx)
+	found, err := s.StopMessages(ctx, rig.NATSApp)
 	s.must("stop the publishers", err)
 	if found.Missing != 0 || found.Duplicates != 0 || found.Acknowledged < 1000 {
 		s.Errorf("the stream has %+v", found)

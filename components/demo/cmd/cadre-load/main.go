@@ -1,8 +1,8 @@
 // Command cadre-load works on a PostgreSQL cluster (-target postgres), on a stream of NATS
-// (-target nats), on a topic of a Kafka cluster (-target kafka) or on registers in an etcd cluster
-// (-target etcd) in a closed loop, keeps a journal, and serves the figures on the loopback of its
-// CVM. The journal of writes to PostgreSQL, NATS and Kafka outlives power cuts, so that the verdict
-// is about all writes that ever were acknowledged.
+// (-target nats), on a hash of Redis (-target redis), on a topic of a Kafka cluster (-target kafka)
+// or on registers in an etcd cluster (-target etcd) in a closed loop, keeps a journal, and serves the
+// figures on the loopback of its CVM. The journal of writes to PostgreSQL, NATS, Redis and Kafka
+// outlives power cuts, so that the verdict is about all writes that ever were acknowledged.
 package main
 
 import (
@@ -42,19 +42,19 @@ func run(ctx context.Context, args []string) error {
 	}
 	var o options
 	flags := flag.NewFlagSet("cadre-load", flag.ContinueOnError)
-	flags.StringVar(&o.target, "target", "postgres", "the system under load: postgres, nats, etcd or kafka")
+	flags.StringVar(&o.target, "target", "postgres", "the system under load: postgres, nats, redis, etcd or kafka")
 	flags.StringVar(&o.dsn, "dsn", "", "postgres: libpq connection string; several hosts are tried in order")
 	flags.StringVar(&o.route, "route", "", "postgres: connection string of a second load, over a route to the leader")
 	flags.StringVar(&o.pooled, "pooled", "", "postgres: connection string of a third load, over a route with a pooler")
 	flags.IntVar(&o.others, "others", 2, "postgres: writers of the second and of the third load")
 	flags.DurationVar(&o.pooledDeadline, "pooled-deadline", 15*time.Second, "postgres: deadline of one attempt of the third load, longer than its route holds")
-	flags.StringVar(&o.endpoints, "endpoints", "", "nats, etcd, kafka: host:port of every member, separated by commas")
+	flags.StringVar(&o.endpoints, "endpoints", "", "nats, etcd, kafka: host:port of every member, separated by commas; redis: of every Sentinel")
 	flags.IntVar(&o.keys, "keys", 5, "etcd: number of registers")
 	flags.StringVar(&o.hosts, "hosts", "", "hosts file with the Peers' names")
 	flags.IntVar(&o.writers, "writers", 4, "writers or clients at once")
 	flags.DurationVar(&o.interval, "interval", 20*time.Millisecond, "time between two attempts of one writer")
 	flags.DurationVar(&o.deadline, "deadline", 3*time.Second, "deadline of one attempt")
-	flags.StringVar(&o.journal, "journal", "", "file that gets one JSON line for each attempt; with postgres and nats the next start continues it, and -route and -pooled have files next to it, name-route.jsonl")
+	flags.StringVar(&o.journal, "journal", "", "file that gets one JSON line for each attempt; with postgres, nats and redis the next start continues it, and -route and -pooled have files next to it, name-route.jsonl")
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:9180", "address of the figures")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -66,13 +66,15 @@ func run(ctx context.Context, args []string) error {
 	case "postgres":
 		return o.postgres(ctx)
 	case "nats":
-		return o.nats(ctx)
+		return o.one(ctx, func() (system, error) { return load.NewNATS(o.endpoints, o.lookup) })
+	case "redis":
+		return o.one(ctx, func() (system, error) { return load.NewRedis(o.endpoints, o.lookup) })
 	case "etcd":
 		return o.etcd(ctx)
 	case "kafka":
 		return o.kafka(ctx)
 	default:
-		return fmt.Errorf("-target %q: use postgres, nats, etcd or kafka", o.target)
+		return fmt.Errorf("-target %q: use postgres, nats, redis, etcd or kafka", o.target)
 	}
 }
 
@@ -122,11 +124,12 @@ func (o options) postgres(ctx context.Context) (err error) {
 	return serve(ctx, o.listen, lanes.run, lanes.handler)
 }
 
-func (o options) nats(ctx context.Context) (err error) {
+// one writes to a system in one way.
+func (o options) one(ctx context.Context, open func() (system, error)) (err error) {
 	if o.journal == "" {
 		return errors.New("-journal: name a file that outlives this machine's power")
 	}
-	target, err := load.NewNATS(o.endpoints, o.lookup)
+	target, err := open()
 	if err != nil {
 		return fmt.Errorf("-endpoints: %w", err)
 	}

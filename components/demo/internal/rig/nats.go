@@ -43,7 +43,7 @@ func (r *Rig) DeployNATS(ctx context.Context, n *Narrator) error {
 		}
 	}
 	n.Say("waiting for steady writes")
-	return r.AwaitMessages(ctx, time.Now(), 200)
+	return r.AwaitMessages(ctx, NATSApp, time.Now(), 200)
 }
 
 // ApplyNATS writes the group's spec with the given release.
@@ -63,28 +63,28 @@ func (r *Rig) applyFile(ctx context.Context, file string, images []string, extra
 	return err
 }
 
-// MessageSummary asks the publishers for the figures of a span; zero times are open.
-func (r *Rig) MessageSummary(ctx context.Context, from, to time.Time) (load.Summary, error) {
+// MessageSummary asks the writers in the group app for the figures of a span; zero times are open.
+func (r *Rig) MessageSummary(ctx context.Context, app string, from, to time.Time) (load.Summary, error) {
 	var s load.Summary
-	return s, r.loadCtlOf(ctx, NATSApp, &s, "summary", stamp(from), stamp(to))
+	return s, r.loadCtlOf(ctx, app, &s, "summary", stamp(from), stamp(to))
 }
 
-// StopMessages stops the publishers, and looks for every acknowledged message in the stream.
-func (r *Rig) StopMessages(ctx context.Context) (load.Verdict, error) {
+// StopMessages stops the writers in the group app, and looks for every acknowledged write.
+func (r *Rig) StopMessages(ctx context.Context, app string) (load.Verdict, error) {
 	var v load.Verdict
-	if err := r.loadCtlOf(ctx, NATSApp, nil, "stop"); err != nil {
+	if err := r.loadCtlOf(ctx, app, nil, "stop"); err != nil {
 		return v, err
 	}
-	return v, r.loadCtlOf(ctx, NATSApp, &v, "verify")
+	return v, r.loadCtlOf(ctx, app, &v, "verify")
 }
 
-// AwaitMessages waits until n messages were acknowledged since then.
-func (r *Rig) AwaitMessages(ctx context.Context, since time.Time, n int) error {
+// AwaitMessages waits until n writes of the group app were acknowledged since then.
+func (r *Rig) AwaitMessages(ctx context.Context, app string, since time.Time, n int) error {
 	var last error
 	each(ctx, 500*time.Millisecond, func(ctx context.Context) bool {
-		s, err := r.MessageSummary(ctx, since, time.Time{})
+		s, err := r.MessageSummary(ctx, app, since, time.Time{})
 		if last = err; err == nil && s.Acknowledged < n {
-			last = fmt.Errorf("%d of %d messages were acknowledged: %v", s.Acknowledged, n, s.Errors)
+			last = fmt.Errorf("%d of %d writes were acknowledged: %v", s.Acknowledged, n, s.Errors)
 		}
 		return last == nil
 	})
