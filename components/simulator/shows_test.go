@@ -32,6 +32,15 @@ var shows = map[string]func(trace.Trace) bool{
 		return begins("pg", operation.Create, scales, 0, 10*time.Second) == 0 && begins("pg", operation.Restart, heals, 2*time.Minute, 3*time.Minute) == 1 &&
 			begins("kv", operation.Update, rolls, 3*time.Minute, 4*time.Minute) == 0 && begins("kv", operation.Update, rolls, 0, time.Hour) == 3 && opened >= 6
 	},
+	"by-priority": func(out trace.Trace) bool {
+		var order []string
+		for _, e := range updates(out) {
+			if op := e.Operation; op.Actor == operation.ActorRollout && !op.Before.Unavailable {
+				order = append(order, e.Group)
+			}
+		}
+		return strings.HasPrefix(strings.Join(order, " "), "app kv kv app pg")
+	},
 	"deleted-and-made-anew": func(out trace.Trace) bool {
 		made := count(out, func(e trace.Event) bool { return e.Spec != nil && e.Group == "kv" && !e.Deleted })
 		gone := count(out, func(e trace.Event) bool { return e.Spec != nil && e.Group == "kv" && e.Deleted })

@@ -73,6 +73,7 @@ func ofAvailability() []Checker {
 		{"R91", "a rollout that leaves a stable Revision is complete only at the end of its last bake", baked},
 		{"R97", "a step of a rollout takes a member away that is well only in a window of the spec, by the true time within the bound of the clocks", windows},
 		{"R98", "no limited work begins beyond the limits of the cluster, and no limit holds the repair of a member that is out of service", limits},
+		{"R98-priority", "no limited work begins at a place that a group of higher priority waits for, if nothing but that limit holds it", priority},
 		{"I4", "a group that is after another one begins its first creation and the steps of its rollout only while that one rests at its newest spec", after},
 		{"R150", "work that a gate of the spec holds begins, and comes to its call, only while the gate is open; a gate holds no healing that it does not name", gated},
 		{"launched", "a step that brings a member up is done only once the Boot's hooks after its launch ended", launched},

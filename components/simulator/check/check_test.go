@@ -22,7 +22,7 @@ type named struct {
 func registered() map[string]cases {
 	out := map[string]cases{}
 	for _, all := range [][]cases{
-		availabilityCases(), {setCases(), markCases()}, diskCases(), discoveryCases(), gateCases(), admissionCases(), fencingCases(), callCases(), monotonicCases(), restCases(), {contentCases(), drainedCases(), pausedCases(), rollbackCases(), goneCases(), approvedCases(), enteredCases()}, specCases(), {stagedCases(), bakedCases(), limitCases(), afterCases(), gatedCases()}, paceCases(),
+		availabilityCases(), {setCases(), markCases()}, diskCases(), discoveryCases(), gateCases(), admissionCases(), fencingCases(), callCases(), monotonicCases(), restCases(), {contentCases(), drainedCases(), pausedCases(), rollbackCases(), goneCases(), approvedCases(), enteredCases()}, specCases(), {stagedCases(), bakedCases(), limitCases(), afterCases(), gatedCases(), priorityCases()}, paceCases(),
 	} {
 		for _, c := range all {
 			out[c.id] = c

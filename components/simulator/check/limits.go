@@ -2,7 +2,6 @@ package check
 
 import (
 	"strings"
-	"time"
 
 	"cadre.dev/core/operation"
 	"cadre.dev/core/queue"
@@ -14,11 +13,7 @@ import (
 // status of a Slot that has long been out of service never names a limit: its next step is a repair.
 func limits(t trace.Trace) []Violation {
 	var f findings
-	type change struct {
-		from time.Duration
-		to   store.Limits
-	}
-	all := []change{{}}
+	all := []limitsFrom{{}}
 	held := map[string]bool{} // the Slots whose last status names a limit
 	walk(t, func(s *state, i int, e trace.Event) {
 		for slot := range held {
@@ -37,11 +32,7 @@ func limits(t trace.Trace) []Violation {
 			}
 		}
 		if e.Limits != nil {
-			next := change{from: e.At}
-			if !e.Deleted {
-				next.to = *e.Limits
-			}
-			all = append(all, next)
+			all = append(all, limitsFrom{e.At, ifKept(e, e.Limits)})
 		}
 		op := e.Operation
 		if op == nil || e.Deleted || op.Phase.Ended() || s.operations[op.ID] != nil {
@@ -50,23 +41,15 @@ func limits(t trace.Trace) []Violation {
 		limit := limitOf(op)
 		work, rollouts := s.limitedWork(limit)
 		rollouts[op.Group] = true
-		within := func(of func(store.Limits) int, n int) bool {
-			for j := len(all) - 1; j >= 0; j-- {
-				if most := of(all[j].to); most == 0 || n <= most {
-					return true
-				}
-				if s.now-all[j].from > EvidenceAge {
-					break
-				}
-			}
-			return false
+		within := func(name queue.Limit, n int) bool {
+			return anyWithin(all, e.At, func(l *store.Limits) bool { return valueOf(l, name) == 0 || n <= valueOf(l, name) })
 		}
 		switch {
-		case limit == queue.Creations && !within(func(l store.Limits) int { return l.Creations }, work+1):
+		case limit == queue.Creations && !within(queue.Creations, work+1):
 			f.add(i, "%s creates %s, and %d creations are open", op.ID, op.Slot, work)
-		case limit == queue.Steps && !within(func(l store.Limits) int { return l.Steps }, work+1):
+		case limit == queue.Steps && !within(queue.Steps, work+1):
 			f.add(i, "%s takes %s away, and %d steps of rollouts are open", op.ID, op.Slot, work)
-		case limit == queue.Steps && !within(func(l store.Limits) int { return l.Rollouts }, len(rollouts)):
+		case limit == queue.Steps && !within(queue.Rollouts, len(rollouts)):
 			f.add(i, "%s takes %s away, and the rollouts of %v are in work", op.ID, op.Slot, sortedNames(rollouts))
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
+	"cadre.dev/core/queue"
 	"cadre.dev/store"
 )
 
@@ -109,6 +110,8 @@ type Event struct {
 	Limits *store.Limits
 	// Limited: the record is the status of a Slot whose next step waits at a limit of the cluster.
 	Limited bool
+	// Waits is the limit of the cluster that alone holds the next step of that Slot; empty: none.
+	Waits queue.Limit
 	// Gated: the record is the status of a Slot whose next step waits at closed gates alone.
 	Gated bool
 

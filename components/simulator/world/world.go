@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	"cadre.dev/core/group"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
+	"cadre.dev/core/queue"
 	"cadre.dev/core/rollout"
 	"cadre.dev/platform"
 	"cadre.dev/simulator/plan"
@@ -216,7 +218,12 @@ func read(e *trace.Event, value []byte) {
 		e.Limits = decode[store.Limits](value)
 	case parts[0] == "groups" && len(parts) == 4 && parts[2] == "slots":
 		e.Group, e.Slot, e.Limited = parts[1], last, bytes.Contains(value, heldByLimit)
-		e.Gated = bytes.Contains(value, heldByGate) && gatesAlone(value)
+		e.Gated = bytes.Contains(value, heldByGate) && onlyHeldBy(value, rollout.HoldGateClosed) != ""
+		if e.Limited {
+			if found := limitNamed.FindStringSubmatch(onlyHeldBy(value, rollout.HoldClusterLimit)); found != nil {
+				e.Waits = queue.Limit(found[1])
+			}
+		}
 	case parts[0] == "groups" && last == "accepted":
 		e.Group = parts[1]
 		if accepted := decode[store.AcceptedSpec](value); accepted != nil {
@@ -231,10 +238,17 @@ var heldByLimit = []byte(`"predicate":"` + rollout.HoldClusterLimit + `"`)
 // heldByGate is the part of a Slot's status that has a hold by a gate.
 var heldByGate = []byte(`"predicate":"` + rollout.HoldGateClosed + `"`)
 
-// gatesAlone reports that each hold in a Slot's status is one of a gate.
-func gatesAlone(value []byte) bool {
+// limitNamed finds the limit in the message of its hold.
+var limitNamed = regexp.MustCompile(`^the cluster limit (\w+) = `)
+
+// onlyHeldBy returns the message of the first hold in a Slot's status, if each hold there has that name; "": another one
+// is there.
+func onlyHeldBy(value []byte, name string) string {
 	of := decode[group.InstanceStatus](value)
-	return of != nil && !slices.ContainsFunc(of.Holds, func(h group.Hold) bool { return h.Predicate != rollout.HoldGateClosed })
+	if of == nil || slices.ContainsFunc(of.Holds, func(h group.Hold) bool { return h.Predicate != name }) || len(of.Holds) == 0 {
+		return ""
+	}
+	return of.Holds[0].Message
 }
 
 func decode[T any](value []byte) *T {
