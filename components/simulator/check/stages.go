@@ -26,10 +26,11 @@ func staged(t trace.Trace) []Violation {
 	return f
 }
 
-// beyondStage is the fault of an update of rollout r that begins beyond its open stage.
+// beyondStage is the fault of an update of rollout r that begins beyond its open stage. A Slot that has the target, by a
+// replacement on request for example, is given nothing.
 func (s *state) beyondStage(op *operation.Operation, r *operation.Rollout) []string {
 	own := s.members[op.Slot]
-	if r == nil || r.From == "" || r.From == r.To || op.To != r.To || own != nil && own.bound != nil && own.bound.Extra || s.excludes(op.Group) {
+	if r == nil || r.From == "" || r.From == r.To || op.To != r.To || own != nil && own.bound != nil && (own.bound.Extra || own.bound.Assigned == op.To) || s.excludes(op.Group) {
 		return nil
 	}
 	if s.stable[op.Group] == op.To { // the rollout was complete before the group grew

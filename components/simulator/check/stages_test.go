@@ -41,6 +41,7 @@ func stagedCases() cases {
 		good: []named{
 			{"the slot of the stage", given().op("a", "pg-2", draining, rolls)},
 			{"the same slot again", given("pg-2").op("a", "pg-2", draining, rolls)},
+			{"a slot that was replaced on request, at the target", given("pg-2", "pg-1").op("a", "pg-1", draining, rolls)},
 			{"the next stage", given("pg-2").rolls(operation.Running, passed(1)).op("a", "pg-1", draining, rolls)},
 			{"all stages are over", given("pg-2", "pg-1").rolls(operation.Running, passed(2)).op("a", "pg-0", draining, rolls)},
 			{"an operator asked for it", given("pg-2").op("a", "pg-1", draining, func(op *operation.Operation) { op.Actor = operation.ActorOperator })},

@@ -91,6 +91,11 @@ func (w *World) keep(ctx context.Context, slot string) {
 	off, down := time.Duration(0), time.Duration(0)
 	for pause(ctx, down) {
 		life, end := context.WithCancel(ctx)
+		w.mu.Lock()
+		if w.healed {
+			off = 0 // it was down when all faults ended
+		}
+		w.mu.Unlock()
 		p := &process{w: w, slot: slot, end: end, off: off}
 		p.coordinator = simulated.New(simulated.Config{
 			Cluster: Cluster, Slot: slot, OwnApp: ownApp, Store: storeLink{w.store, w, p}, Platform: w.linkOf(p),
