@@ -39,6 +39,9 @@ func (w *World) promotes(ctx context.Context, g plan.Group) {
 	}
 	since, done := map[stage]time.Time{}, map[stage]time.Time{}
 	for pause(ctx, looks) {
+		if !w.waitsForOperator(g.Name) {
+			continue
+		}
 		st, err := simulated.Status(ctx, w.store, g.Name)
 		asks := func(i group.InstanceStatus) bool {
 			return slices.ContainsFunc(i.Holds, func(h group.Hold) bool { return h.Predicate == rollout.HoldStagePromotion })

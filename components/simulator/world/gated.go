@@ -36,6 +36,10 @@ var opening = regexp.MustCompile(`cadre gate open (\S+)(?: --slot (\S+) --ticket
 func (w *World) opens(ctx context.Context, g plan.Group) {
 	since, done := map[string]time.Time{}, map[string]time.Time{}
 	for pause(ctx, looks) {
+		if !w.waitsForOperator(g.Name) {
+			clear(since)
+			continue
+		}
 		st, err := simulated.Status(ctx, w.store, g.Name)
 		w.mu.Lock()
 		shut := w.operators.shut[g.Name] > 0

@@ -1,11 +1,13 @@
 package world
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"cadre.dev/coordinator/simulated"
@@ -29,6 +31,8 @@ type operators struct {
 	// rollouts are the existing records, and acting the acting Operation of each Slot. calls are
 	// the last calls for each Slot.
 	rollouts map[string]operation.Rollout
+	// asked are the Slots whose last status names a hold that an operator ends, by their groups.
+	asked map[string]map[string]bool
 	// shut counts the operators who keep the gate of a group closed.
 	shut   map[string]int
 	acting map[string]operation.Operation
@@ -47,7 +51,7 @@ type sentCall struct {
 
 func newOperators() operators {
 	return operators{
-		shut: map[string]int{},
+		asked: map[string]map[string]bool{}, shut: map[string]int{},
 		want: map[string]group.Spec{}, ending: map[string]bool{}, over: map[string]bool{},
 		rollouts: map[string]operation.Rollout{}, acting: map[string]operation.Operation{}, calls: map[string]sentCall{},
 	}
@@ -78,6 +82,26 @@ func (w *World) knowLocked(e trace.Event) {
 func (w *World) endLocked(name string) {
 	was := w.workloads[name]
 	*was = workload{kind: was.kind, epoch: 1}
+}
+
+// asksLocked records whether the status of a Slot names a hold that an operator ends.
+func (w *World) asksLocked(e trace.Event, value []byte) {
+	if !strings.HasPrefix(e.Key, "groups/"+e.Group+"/slots/") {
+		return
+	}
+	if w.operators.asked[e.Group] == nil {
+		w.operators.asked[e.Group] = map[string]bool{}
+	}
+	if delete(w.operators.asked[e.Group], e.Slot); !e.Deleted && (bytes.Contains(value, heldByGate) || bytes.Contains(value, heldByStage)) {
+		w.operators.asked[e.Group][e.Slot] = true
+	}
+}
+
+// waitsForOperator reports that a Slot of the group waits for an operator's promotion or for a gate.
+func (w *World) waitsForOperator(name string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.operators.asked[name]) > 0
 }
 
 // wants records the group's wanted spec, and returns the spec before. now is false while the group

@@ -174,6 +174,7 @@ func (w *World) committed(c storetest.Committed) {
 		}
 		w.noteLocked(e)
 		w.knowLocked(e)
+		w.asksLocked(e, op.Value)
 	}
 }
 
@@ -237,6 +238,9 @@ var heldByLimit = []byte(`"predicate":"` + rollout.HoldClusterLimit + `"`)
 
 // heldByGate is the part of a Slot's status that has a hold by a gate.
 var heldByGate = []byte(`"predicate":"` + rollout.HoldGateClosed + `"`)
+
+// heldByStage is the part of a Slot's status that has a hold by a stage that waits for its promotion.
+var heldByStage = []byte(`"predicate":"` + rollout.HoldStagePromotion + `"`)
 
 // limitNamed finds the limit in the message of its hold.
 var limitNamed = regexp.MustCompile(`^the cluster limit (\w+) = `)
