@@ -67,17 +67,39 @@ start_cluster() {
 	say "three coordinators of the $2 version answer"
 }
 
-# roll CLI AGENT changes the group's spec with the command line of version CLI: a new release with agents of version
-# AGENT. It waits until each member runs the new revision and is available.
-roll() {
+# apply CLI AGENT FLAG... changes the group's spec with the command line of version CLI, to a new release with agents of
+# version AGENT, and waits for its rollout.
+apply() {
 	local release
 	release=$(($(cat "$state/release" 2>/dev/null || echo 0) + 1))
 	echo "$release" >"$state/release"
+	echo "$2" >"$state/agent"
 	cadre "$1" group apply --wait --timeout 10m --var "cloud=$state/cloud/cloud.json" --var "context=$state/context.json" \
 		--var "agent_image=$(image "$2" cadre-agent)" --var "light_image=$(image current light)" --var "release=$release" \
-		"$previous/clusters/light/light.hcl" >"$state/roll.log" 2>&1 || fail "release $release: $(tail -n 40 "$state/roll.log")"
-	say "release $release with agents of the $2 version is complete, applied by the $1 command line, led by $(leader)"
+		"${@:3}" "$previous/clusters/light/light.hcl" >"$state/roll.log" 2>&1
 }
+
+# roll CLI AGENT applies a release. It waits until each member runs the new revision and is available.
+roll() {
+	apply "$1" "$2" || fail "release $(cat "$state/release"): $(tail -n 40 "$state/roll.log")"
+	say "release $(cat "$state/release") with agents of the $2 version is complete, applied by the $1 command line, led by $(leader)"
+}
+
+# fail_and_undo CLI applies a release that never gets healthy, and undoes it under the same deadline. Both versions read
+# the records of the failed rollout.
+fail_and_undo() {
+	if apply "$1" "$(cat "$state/agent")" --var port=8081 --var healthy_deadline=30s; then
+		fail "a release that answers at another port is complete"
+	fi
+	await 60 "the failure of the rollout" failed
+	readable current
+	readable previous
+	cadre "$1" rollout undo light --yes --wait --timeout 5m >"$state/undo.log" 2>&1 || fail "undo: $(tail -n 40 "$state/undo.log")"
+	say "release $(cat "$state/release") failed, and the $1 command line undid it; led by $(leader)"
+}
+
+# failed succeeds once the rollout of the group failed.
+failed() { cadre current -o json group list | jq -e '.[] | select(.group == "light") | .rollout_state == "FAILED"'; }
 
 # leader prints the coordinator that leads, or nothing.
 leader() { cadre current -o json cluster status 2>/dev/null | jq -r '.coordinator.leader // empty'; }
@@ -237,7 +259,8 @@ roll_past_leader() {
 # rolling succeeds while a rollout of the group is at work.
 rolling() { cadre current -o json group list | jq -e '.[] | select(.group == "light") | .rollout_state == "RUNNING" and .updated < 3'; }
 
-# operations lets the leader drain and restart members, sets and lifts an override, and cuts the power of a member.
+# operations lets the leader drain, restart and replace members, sets and lifts an override, cuts the power of a member, and
+# fails a rollout.
 operations() {
 	local boot
 	cadre previous instance drain light-0 --for 10m --reason "drained by the test" --wait >/dev/null
@@ -253,7 +276,13 @@ operations() {
 	cadre current local start --state "$state/cloud" demo-light-2 >/dev/null
 	await 120 "another boot of light-2" booted light-2 "$boot"
 	await 120 "light-2 back after the loss of its power" available current
-	say "a drain, a restart, a freeze and the power cut of a member are done"
+	boot=$(boot_of light-1)
+	cadre current instance replace light-1 --yes --reason "replaced by the test" --wait >/dev/null
+	await 120 "another boot of light-1" booted light-1 "$boot"
+	await 120 "light-1 back after its replacement" available current
+	say "a drain, a restart, a freeze, the power cut and the replacement of a member are done"
+	fail_and_undo previous
+	fail_and_undo current
 }
 
 boot_of() { cadre current -o json instance list light | jq -er --arg slot "$1" '.[] | select(.slot == $slot) | .boot_id'; }
