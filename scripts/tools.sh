@@ -12,7 +12,8 @@
 #   scripts/tools.sh clients `build`, and tools of `make test-clients`
 #   scripts/tools.sh browser `build`, and tools of `make test-dashboard`
 #   scripts/tools.sh mixed  `build`, and tools of `make test-mixed`
-#   scripts/tools.sh kafka  `run`, and tools of `make test-kafka`
+#   scripts/tools.sh kafka  `demo`, and tools of `make test-kafka`
+#   scripts/tools.sh upgrades `demo`, and tools of `make test-upgrades`
 #   scripts/tools.sh lock   `images`, and tools of `make images-lock`
 #   scripts/tools.sh list   the table of programs
 set -euo pipefail
