@@ -73,8 +73,8 @@ func gated(t trace.Trace) []Violation {
 	return f
 }
 
-// heals reports that the specs let healing start the Slot's CVM, and no gate of theirs holds that. The Slot runs what it was
-// given last: otherwise a step of its rollout failed, and the rollout's next step repairs it.
+// heals reports that the specs let healing start the Slot's CVM, and no gate of theirs holds that. The Slot runs the
+// Revision that it was given last: otherwise a step of its rollout failed, and the rollout's next step repairs it.
 func (s *state) heals(slot string) bool {
 	m := s.member(slot)
 	for _, sp := range s.specsOf(m.group) {
