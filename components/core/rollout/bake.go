@@ -57,13 +57,14 @@ func (w *world) bakeName() string {
 
 // bakeEvidence returns the verdict about a member that fails while it bakes; nil: no such member.
 func (w *world) bakeEvidence() *operation.Verdict {
-	for _, m := range w.members {
-		if why, from, failing := w.bakeFault(m); failing && !w.now.Before(from) {
-			return &operation.Verdict{Cause: operation.CauseBake, Slot: m.slot, Reason: fmt.Sprintf("it failed in %s: since %s %s",
-				w.bakeName(), m.record.UnavailableSince.UTC().Format(time.TimeOnly+" MST"), why)}
+	return w.firstVerdict(func(m *member) *operation.Verdict {
+		why, from, failing := w.bakeFault(m)
+		if !failing || w.now.Before(from) {
+			return nil
 		}
-	}
-	return nil
+		return &operation.Verdict{Cause: operation.CauseBake, Slot: m.slot, Reason: fmt.Sprintf("it failed in %s: since %s %s",
+			w.bakeName(), m.record.UnavailableSince.UTC().Format(time.TimeOnly+" MST"), why)}
+	})
 }
 
 // bakeFault returns the fault of m that speaks against its Revision, and from when on it does.

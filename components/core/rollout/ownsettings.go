@@ -78,6 +78,33 @@ func (w *world) onlyOwn(m *member) bool {
 	return m.seen.Instance.Shape.Shows(wanted)
 }
 
+// ownStep: the last step that gave the CVM of m content changed the Slot's own settings alone. A later failure of m is no
+// evidence about the Revision.
+func (w *world) ownStep(m *member) bool {
+	var last *operation.Operation
+	for _, op := range w.rec.Operations {
+		if op.Slot == m.slot && op.Call.Shapes() && (last == nil || w.recorded(op, *last) > 0) {
+			last = &op
+		}
+	}
+	return last != nil && last.Way.Mode == operation.ModeOwn
+}
+
+// firstVerdict returns the first verdict about a member. A verdict that is no evidence about the Revision, because the
+// member's own settings changed last, must not hide that of another member.
+func (w *world) firstVerdict(about func(*member) *operation.Verdict) (own *operation.Verdict) {
+	for _, m := range w.members {
+		switch v := about(m); {
+		case v == nil:
+		case !w.ownStep(m):
+			return v
+		case own == nil:
+			own = v
+		}
+	}
+	return own
+}
+
 // ownWhy names the settings that a step of m gives.
 func (w *world) ownWhy(m *member) string {
 	var paths []string

@@ -205,11 +205,16 @@ func (w *world) evidence() *operation.Verdict {
 	if v := w.bakeEvidence(); v != nil {
 		return v
 	}
-	for _, m := range w.members {
-		if v := w.evidenceOf(m); v != nil && !w.tolerates(m) {
-			v.Slot = m.slot
-			return v
+	v := w.firstVerdict(func(m *member) *operation.Verdict {
+		v := w.evidenceOf(m)
+		if v == nil || w.tolerates(m) {
+			return nil
 		}
+		v.Slot = m.slot
+		return v
+	})
+	if v != nil {
+		return v
 	}
 	limit := group.ProgressDeadline(w.spec)
 	if since := w.progressSince(); !w.waitsForPeople() && w.now.Sub(since) >= limit {

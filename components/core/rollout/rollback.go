@@ -54,7 +54,7 @@ func (w *world) fail(v *operation.Verdict) {
 		}
 		text += "; not rolled back: " + why
 	}
-	if v.Cause == operation.CauseBake && !slices.Contains(w.failedRevs, w.target) {
+	if v.Cause == operation.CauseBake && w.notTheRevision(v) == "" && !slices.Contains(w.failedRevs, w.target) {
 		w.failedRevs = append(w.failedRevs, w.target)
 	}
 	w.rollout.Verdict = v
@@ -138,12 +138,15 @@ func (w *world) notTheRevision(v *operation.Verdict) string {
 			return fmt.Sprintf("admission refuses %s for another reason than its revision: %s", m.slot, code)
 		}
 	case operation.CauseProgress:
-		ill := func(m *member) bool { return m.inScope() && m.observed == w.target && !m.available }
+		ill := func(m *member) bool { return m.inScope() && m.observed == w.target && !m.available && !w.ownStep(m) }
 		if !slices.ContainsFunc(w.members, ill) {
-			return "no slot that proved the revision is unavailable"
+			return "no slot is unavailable because of the revision"
 		}
 	default:
 		return "the failure is the platform's, or of a step before the revision ran"
+	}
+	if w.ownStep(m) {
+		return "the last change of " + m.slot + " was of its own env or size, at the revision that it ran before"
 	}
 	if why := w.silentNode(m); m.slot != "" && why != "" {
 		return why
