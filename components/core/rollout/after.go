@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"cadre.dev/core/group"
+	"cadre.dev/core/names"
 	"cadre.dev/core/operation"
 )
 
@@ -66,7 +67,7 @@ func (w *world) holdsOfFollowers() []Hold {
 		return nil
 	}
 	return []Hold{hold(HoldAfterGroup, "the groups that are after %s go first: %s; delete them too, or remove %s from their `after`",
-		w.spec.Name, Few(w.obs.Followers, ", "), w.spec.Name)}
+		w.spec.Name, names.Few(w.obs.Followers, ", "), w.spec.Name)}
 }
 
 // begins: the group has no CVM, and none is being made.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"cadre.dev/core/group"
+	"cadre.dev/core/names"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
 )
@@ -69,7 +70,7 @@ func (w *world) silentNode(m *member) string {
 	case node != "" || !made:
 		return ""
 	}
-	return fmt.Sprintf("%s %s not answer, and %s may be there", plural(len(silent), "node")+" "+Few(silent, ", "), pick(len(silent) == 1, "does", "do"), m.slot)
+	return fmt.Sprintf("%s %s not answer, and %s may be there", plural(len(silent), "node")+" "+names.Few(silent, ", "), pick(len(silent) == 1, "does", "do"), m.slot)
 }
 
 // notOn returns the silent nodes, if they certainly have no CVM of m: no call can have made one there, or it was deleted

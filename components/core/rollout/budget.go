@@ -23,9 +23,6 @@ func btoi(ok bool) int {
 // named is the maximum number of Slots in a message. The message counts the other Slots.
 const named = names.Shown
 
-// Few is [names.Few]. The plan has all entries.
-func Few(list []string, between string) string { return names.Few(list, between) }
-
 // are returns the names with their verb, for example "db-1, db-2 and 3 more are".
 func (a away) are() string {
 	switch more := a.n - len(a.some); {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"cadre.dev/core/group"
+	"cadre.dev/core/names"
 	"cadre.dev/core/operation"
 )
 
@@ -139,7 +140,7 @@ func because(list []group.Change) string {
 	for i, c := range list {
 		paths[i] = c.Path
 	}
-	return fmt.Sprintf(" (%s)", Few(paths, ", "))
+	return fmt.Sprintf(" (%s)", names.Few(paths, ", "))
 }
 
 // refreshedAfter: after its open step, m still needs only a refresh of the Boot that the step leads to. No new step

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"cadre.dev/core/group"
+	"cadre.dev/core/names"
 	"cadre.dev/core/operation"
 )
 
@@ -163,7 +164,7 @@ func (w *world) holdsOfCreate(c candidate, l evaluation) []Hold {
 	}
 	if silent := w.obs.SilentNodes; len(silent) > 0 && w.madeAppID() == "" {
 		holds = append(holds, hold(HoldAppID, "%s %s not answer, and a new app needs the answer of every node",
-			plural(len(silent), "node")+" "+Few(silent, ", "), pick(len(silent) == 1, "does", "do")))
+			plural(len(silent), "node")+" "+names.Few(silent, ", "), pick(len(silent) == 1, "does", "do")))
 	}
 	return holds
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"cadre.dev/core/group"
+	"cadre.dev/core/names"
 	"cadre.dev/core/operation"
 )
 
@@ -113,9 +114,9 @@ func (w *world) holdsOfFounding(c candidate) []Hold {
 	}
 	switch {
 	case c.kind == operation.Create && !slices.Contains(w.founders, c.m.slot):
-		return []Hold{hold(HoldSetChanging, "the set is being founded by %s; %s joins it once it stands", Few(w.founders, ", "), c.m.slot)}
+		return []Hold{hold(HoldSetChanging, "the set is being founded by %s; %s joins it once it stands", names.Few(w.founders, ", "), c.m.slot)}
 	case c.kind == operation.Delete && w.founds(c.m) && !c.m.missing():
-		return []Hold{hold(HoldSetChanging, "the set is being founded by %s; %s leaves it once it stands, or goes with the whole group", Few(w.founders, ", "), c.m.slot)}
+		return []Hold{hold(HoldSetChanging, "the set is being founded by %s; %s leaves it once it stands, or goes with the whole group", names.Few(w.founders, ", "), c.m.slot)}
 	}
 	return nil
 }

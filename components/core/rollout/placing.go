@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"cadre.dev/core/group"
+	"cadre.dev/core/names"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/placement"
 )
@@ -134,7 +135,7 @@ func (w *world) addPlacement(add func(kind string, status bool, reason, message 
 		}
 	}
 	if len(texts) > 0 {
-		add(ConditionPlacement, false, "RuleBroken", Few(texts, "; "))
+		add(ConditionPlacement, false, "RuleBroken", names.Few(texts, "; "))
 	}
 	if node, n := w.sharedNode(); node != "" {
 		add(ConditionVotersShareNode, true, "OneNode", fmt.Sprintf("all %d voters are on %s, one of the platform's %d nodes: without it the group loses its quorum and its data; "+

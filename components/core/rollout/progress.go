@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"cadre.dev/core/group"
+	"cadre.dev/core/names"
 	"cadre.dev/core/operation"
 )
 
@@ -99,7 +100,7 @@ func (w *world) end(excluded, why string) {
 // whose failure is tolerated. The rollout is complete only with them (R100, R139). why names the reason, or is empty
 // if no Slot is left behind; for a single Slot it has all details.
 func (w *world) leftBehind() (slots, why string) {
-	var names, by []string
+	var left, by []string
 	for _, m := range w.members {
 		kept := w.keptBy(m.ordinal)
 		switch failed := w.tolerates(m); {
@@ -112,15 +113,15 @@ func (w *world) leftBehind() (slots, why string) {
 		default:
 			why = kept + " keeps it back"
 		}
-		names = append(names, m.slot)
+		left = append(left, m.slot)
 		if !slices.Contains(by, kept) {
 			by = append(by, kept)
 		}
 	}
-	if len(names) > 1 {
+	if len(left) > 1 {
 		why = strings.Join(by, " and ") + " " + pick(len(by) == 1, "keeps", "keep") + " them back"
 	}
-	return Few(names, ", "), why
+	return names.Few(left, ", "), why
 }
 
 // startRollout continues the recorded rollout, or begins one for a new target (R5, R105).

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"cadre.dev/core/group"
+	"cadre.dev/core/names"
 	"cadre.dev/core/operation"
 )
 
@@ -160,7 +161,7 @@ func (w *world) quorumSnapshot(c candidate, taken *taken) string {
 
 func quorumText(slot string, left []string, v int) string {
 	return fmt.Sprintf("without %s %d of %d voters are healthy (%s), %d needed",
-		slot, len(left), v, cmp.Or(Few(left, " "), "none"), group.Quorum(v))
+		slot, len(left), v, cmp.Or(names.Few(left, " "), "none"), group.Quorum(v))
 }
 
 // servesNothing reports that c's member is certainly down, or votes in a set without a majority.

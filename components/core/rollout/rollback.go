@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"cadre.dev/core/group"
+	"cadre.dev/core/names"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
 	"cadre.dev/core/upgrade"
@@ -183,7 +184,7 @@ func (w *world) noWayBack() string {
 			texts = append(texts, f.String())
 		}
 	}
-	return Few(texts, "; ")
+	return names.Few(texts, "; ")
 }
 
 // evidenceText says why the rollout rolls back; empty: it does not.

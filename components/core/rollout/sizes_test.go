@@ -7,7 +7,6 @@ import (
 
 	"cadre.dev/core/group"
 	"cadre.dev/core/policy"
-	"cadre.dev/core/rollout"
 	"cadre.dev/core/rollout/rollouttest"
 )
 
@@ -57,16 +56,6 @@ func TestNoMessageGrowsWithTheGroup(t *testing.T) {
 			if size > small[what]+digits {
 				t.Errorf("%s: %s has %d bytes in a group of 2000, %d in one of 100", kind, what, size, small[what])
 			}
-		}
-	}
-}
-
-func TestFew(t *testing.T) {
-	for want, list := range map[string][]string{
-		"": nil, "a": {"a"}, "a, b, c, d, e": {"a", "b", "c", "d", "e"}, "a, b, c, d, e, and 2 more": {"a", "b", "c", "d", "e", "f", "g"},
-	} {
-		if got := rollout.Few(list, ", "); got != want {
-			t.Errorf("%v: %q, want %q", list, got, want)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"cadre.dev/core/group"
+	"cadre.dev/core/names"
 )
 
 // Stages are a moving partition (R94): while a stage is open, a part of the Slots may be at the target. The Slots that
@@ -151,13 +152,13 @@ func (w *world) stageText() string {
 
 // awaited names the Slots among these that are not available at the target, in order; "": all are.
 func (w *world) awaited(among func(*member) bool) string {
-	var names []string
+	var slots []string
 	for _, m := range w.members {
 		if among(m) && !w.tolerates(m) && (!m.available || w.outdated(m)) {
-			names = append(names, m.slot)
+			slots = append(slots, m.slot)
 		}
 	}
-	return Few(names, ", ")
+	return names.Few(slots, ", ")
 }
 
 // keepStages starts the bake of the open stage, and opens the next stage when nothing holds it.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"cadre.dev/core/group"
+	"cadre.dev/core/names"
 	"cadre.dev/core/operation"
 )
 
@@ -220,23 +221,23 @@ func (w *world) conditions(s group.Status) []group.Condition {
 		add(ConditionQuorum, false, "QuorumLost", why)
 	}
 	if given := where(w.members, w.quarantined); len(given) > 0 {
-		add(ConditionQuarantined, true, "HealingGaveUp", "healing gave up "+Few(slotsOf(given), ", ")+": cadre instance restart, or cadre instance replace")
+		add(ConditionQuarantined, true, "HealingGaveUp", "healing gave up "+names.Few(slotsOf(given), ", ")+": cadre instance restart, or cadre instance replace")
 	}
 	// Slots in a step of their own are left out; Slots that are not ready are included.
 	if flap := where(w.members, func(m *member) bool { return m.open == nil && w.flapLeft(m) > 0 }); len(flap) > 0 {
-		add(ConditionFlapping, true, "ReadyByTurns", Few(slotsOf(flap), ", ")+": "+w.flapText())
+		add(ConditionFlapping, true, "ReadyByTurns", names.Few(slotsOf(flap), ", ")+": "+w.flapText())
 	}
 	if len(w.obs.Orphans) > 0 {
 		orphans := slices.Clone(w.obs.Orphans)
 		slices.Sort(orphans)
-		add(ConditionOrphans, true, "UnclaimedInstances", "no slot claims "+Few(orphans, ", "))
+		add(ConditionOrphans, true, "UnclaimedInstances", "no slot claims "+names.Few(orphans, ", "))
 	}
 	if problems := w.rec.Problems; len(problems) > 0 {
 		var texts []string
 		for _, p := range problems {
 			texts = append(texts, p.Message)
 		}
-		add(ConditionAdmissionPolicy, false, problems[0].Reason, Few(texts, "; "))
+		add(ConditionAdmissionPolicy, false, problems[0].Reason, names.Few(texts, "; "))
 	}
 	if path := w.obs.Cycle; len(path) > 0 {
 		add(ConditionOrder, false, "Cycle", "`after` has a cycle, "+group.CycleText(path)+": no rollout of these groups goes on; remove one of the entries")
@@ -266,9 +267,9 @@ func (w *world) unknownMembers() string {
 	for i, why := range order {
 		of, first := slots[why], ""
 		if len(steps[why]) > 0 {
-			first = "cadre operation mark-failed for " + Few(steps[why], ", ") + ", then "
+			first = "cadre operation mark-failed for " + names.Few(steps[why], ", ") + ", then "
 		}
-		order[i] = fmt.Sprintf("%s: %s %s unknown; if the node is lost for good with its disks: %scadre instance replace SLOT", why, Few(of, ", "), pick(len(of) == 1, "is", "are"), first)
+		order[i] = fmt.Sprintf("%s: %s %s unknown; if the node is lost for good with its disks: %scadre instance replace SLOT", why, names.Few(of, ", "), pick(len(of) == 1, "is", "are"), first)
 	}
 	return strings.Join(order, "; ")
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"cadre.dev/core/names"
 )
 
 // listedBy returns the members without a vote as lead lists them, and the set's ids of its members. A member that has
@@ -81,7 +83,7 @@ func (w *world) findVoters(lead *member) (voters []string, doubt string) {
 		slices.Sort(mine)
 		mine = slices.Compact(mine)
 		if voters != nil && !slices.Equal(voters, mine) {
-			return nil, fmt.Sprintf("%s counts voters %s, %s counts %s", from, Few(voters, " "), m.slot, Few(mine, " "))
+			return nil, fmt.Sprintf("%s counts voters %s, %s counts %s", from, names.Few(voters, " "), m.slot, names.Few(mine, " "))
 		}
 		if voters == nil {
 			voters, from = mine, m.slot

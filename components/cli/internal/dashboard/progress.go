@@ -9,6 +9,7 @@ import (
 	"cadre.dev/client"
 	"cadre.dev/client/format"
 	"cadre.dev/core/group"
+	"cadre.dev/core/names"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/rollout"
 )
@@ -181,7 +182,7 @@ func holdsOf(v client.View) []holdRow {
 		if len(one.slots) == 1 {
 			slot = one.slots[0]
 		}
-		one.row.Slots = rollout.Few(one.slots, ", ")
+		one.row.Slots = names.Few(one.slots, ", ")
 		one.row.Clears = clearedBy(predicate, v.Status.Group, slot)
 		one.row.Fix = remedyOf(predicate, v.Status.Group, one.first)
 		rows = append(rows, one.row)

@@ -13,6 +13,7 @@ import (
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/appcompose"
 	"cadre.dev/core/group"
+	"cadre.dev/core/names"
 	"cadre.dev/core/operation"
 	"cadre.dev/core/policy"
 	"cadre.dev/core/rollout"
@@ -213,7 +214,7 @@ func (o *Operator) throughFor(seen observe.Seen, app string) (vm string, newApp 
 	}
 	recorded := slices.ContainsFunc(seen.Records.Slots, func(s group.SlotRecord) bool { return app != "" && s.AppID == app })
 	if newApp = vm == "" && !recorded; newApp && len(seen.Now.SilentNodes) > 0 {
-		return "", false, fmt.Errorf("a new app needs the answer of every node, and none comes from %s", rollout.Few(seen.Now.SilentNodes, ", "))
+		return "", false, fmt.Errorf("a new app needs the answer of every node, and none comes from %s", names.Few(seen.Now.SilentNodes, ", "))
 	}
 	return "", newApp, nil
 }

@@ -13,6 +13,7 @@ import (
 	"cadre.dev/coordinator/internal/tokens"
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
+	"cadre.dev/core/names"
 	"cadre.dev/core/policy"
 	"cadre.dev/core/rollout"
 	"cadre.dev/store"
@@ -165,6 +166,6 @@ func (r *Reconciler) unexplainedMembers(name string, now time.Time) (c group.Con
 		}
 	}
 	return group.Condition{
-		Type: rollout.ConditionUnexplainedMembers, Status: true, Reason: string(policy.CodePeerNotAdmitted), Message: bounded(rollout.Few(texts, "; ")), Since: now,
+		Type: rollout.ConditionUnexplainedMembers, Status: true, Reason: string(policy.CodePeerNotAdmitted), Message: bounded(names.Few(texts, "; ")), Since: now,
 	}, len(texts) > 0
 }

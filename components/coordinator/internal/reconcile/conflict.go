@@ -8,8 +8,8 @@ import (
 
 	"cadre.dev/coordinator/internal/view"
 	"cadre.dev/core/group"
+	"cadre.dev/core/names"
 	"cadre.dev/core/policy"
-	"cadre.dev/core/rollout"
 )
 
 // ConditionOneBootPerSlot is false while two Boots claim one Slot with genuine evidence, and while
@@ -46,6 +46,6 @@ func (p *pass) bootConflict(ctx context.Context) (group.Condition, bool) {
 	}
 	slices.Sort(claims)
 	return group.Condition{
-		Type: ConditionOneBootPerSlot, Reason: string(policy.CodeInstanceConflict), Message: bounded(rollout.Few(claims, "; ")), Since: p.now,
+		Type: ConditionOneBootPerSlot, Reason: string(policy.CodeInstanceConflict), Message: bounded(names.Few(claims, "; ")), Since: p.now,
 	}, len(claims) > 0
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"cadre.dev/core/group"
+	"cadre.dev/core/names"
 	"cadre.dev/core/policy"
-	"cadre.dev/core/rollout"
 )
 
 // ConditionMachinesUpToDate is false while members run on machines that are admitted by a
@@ -53,7 +53,7 @@ func (p *pass) machines(kind string, ends []machineEnd, line func(machineEnd) st
 	for i, e := range ends {
 		lines[i] = line(e)
 	}
-	return group.Condition{Type: kind, Reason: string(policy.CodeTCBOutOfDate), Message: bounded(rollout.Few(lines, "; ")), Since: p.now}, len(lines) > 0
+	return group.Condition{Type: kind, Reason: string(policy.CodeTCBOutOfDate), Message: bounded(names.Few(lines, "; ")), Since: p.now}, len(lines) > 0
 }
 
 // tolerated names the Slots whose machines are tolerated for a while, the first to end first.
@@ -100,7 +100,7 @@ func (p *pass) sharedMachines() (group.Condition, bool) {
 		}
 	}
 	slices.Sort(lines)
-	return group.Condition{Type: ConditionMachinesApart, Reason: string(policy.CodeMachineShared), Message: bounded(rollout.Few(lines, "; ")), Since: p.now}, len(lines) > 0
+	return group.Condition{Type: ConditionMachinesApart, Reason: string(policy.CodeMachineShared), Message: bounded(names.Few(lines, "; ")), Since: p.now}, len(lines) > 0
 }
 
 // changedMachines names the Slots whose Instance showed another machine than before.
@@ -111,5 +111,5 @@ func (p *pass) changedMachines() (group.Condition, bool) {
 			lines = append(lines, fmt.Sprintf("%s: machine %.16s since %s, %.16s before: registered again, or the CVM moved", s.Slot, m.Machine, m.Since.UTC().Format(time.DateOnly), m.Before))
 		}
 	}
-	return group.Condition{Type: ConditionMachinesUnchanged, Reason: string(policy.CodeMachineChanged), Message: bounded(rollout.Few(lines, "; ")), Since: p.now}, len(lines) > 0
+	return group.Condition{Type: ConditionMachinesUnchanged, Reason: string(policy.CodeMachineChanged), Message: bounded(names.Few(lines, "; ")), Since: p.now}, len(lines) > 0
 }
