@@ -195,7 +195,9 @@ func (w *world) conditions(s group.Status) []group.Condition {
 	}
 	add(ConditionAvailable, s.Available == s.Replicas, available,
 		fmt.Sprintf("%d of %d slots are available", s.Available, s.Replicas))
-	outdated := w.workLeft() || w.target != w.asked
+	outdated := w.target != w.asked || slices.ContainsFunc(w.members, func(m *member) bool {
+		return !m.extra && m.inScope() && (m.observed != m.want.revision || w.outdated(m))
+	})
 	add(ConditionUpdated, !outdated && w.obs.Complete(), pick(outdated, "Outdated", "AtTarget"),
 		fmt.Sprintf("%d of %d slots are proven at %.8s", s.Updated, s.Replicas, w.asked))
 	add(ConditionProgressing, state.Moves() || state == operation.BakingState, camel(state), w.rollout.Reason)

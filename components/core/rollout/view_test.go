@@ -474,3 +474,36 @@ func TestR125_AMemberDoesNotFollowItself(t *testing.T) {
 		}
 	}
 }
+
+// TestUpdatedMeansThatEverySlotIsAtTheTarget: a Slot that is being replaced, or that never attested, is not.
+func TestUpdatedMeansThatEverySlotIsAtTheTarget(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(f *fixture)
+		want bool
+	}{
+		"all are there": {func(*fixture) {}, true},
+		"one is replaced for the target": {func(f *fixture) {
+			for i := range 3 {
+				f.at(i, "B")
+			}
+			f.want("B").rolling().at(2, "A").op(2, operation.Booting, func(op *operation.Operation) { op.Kind = operation.Replace })
+		}, false},
+		"a new group boots": {func(f *fixture) {
+			for i := range f.obs.Slots {
+				f.obs.Slots[i].Admission, f.obs.Slots[i].Report, f.rec.Slots[i].WasAvailableAt = nil, nil, ""
+			}
+		}, false},
+		"one is left out": {func(f *fixture) {
+			f.want("B").rolling().at(0, "B").at(1, "B")
+			f.spec.Instances = []group.InstanceSettings{{Ordinal: 2, ExcludeFromRollout: true}}
+		}, true},
+	} {
+		f := newFixture(3, "none")
+		c.edit(f)
+		conditions := f.plan().Status.Conditions
+		at := slices.IndexFunc(conditions, func(c group.Condition) bool { return c.Type == ConditionUpdated })
+		if got := conditions[at]; got.Status != c.want {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
