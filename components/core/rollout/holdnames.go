@@ -72,11 +72,11 @@ const (
 	HoldUpdateUnfinished = "update_unfinished"
 	// HoldStepDelay: the spec has a pause after the previous step (R96).
 	HoldStepDelay = "step_delay"
-	// HoldStage: the Slots of an earlier stage are updated first (R94).
+	// HoldStage: the Slots of an earlier stage are updated first (R94), or a gate on its promotion is closed (R95).
 	HoldStage = "stage_in_progress"
 	// HoldStageBaking: the Slots of an earlier stage bake (R91).
 	HoldStageBaking = "stage_baking"
-	// HoldStagePromotion: an operator has to promote the stage first, or a gate on its promotion is closed (R95).
+	// HoldStagePromotion: an operator has to promote the stage first (R95).
 	HoldStagePromotion = "stage_needs_promotion"
 	// HoldOutsideWindow: all windows of the spec are closed (R97).
 	HoldOutsideWindow = "outside_window"

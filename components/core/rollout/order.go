@@ -156,12 +156,12 @@ func (w *world) class(m *member, c candidate) Class {
 		return ClassMarked
 	case c.condition != well:
 		return ClassBroken
+	case m.leads(), m.named:
+		return ClassLeader
 	case slices.Contains(w.failedRevs, m.observed):
 		return ClassAtFailed
 	case !w.voter(m):
 		return ClassNonVoter
-	case m.leads(), m.named:
-		return ClassLeader
 	}
 	return ClassFollower
 }

@@ -16,7 +16,7 @@ const (
 	ClassMarked Class = 1
 	// ClassBroken: unavailable and outdated Slots, most broken first.
 	ClassBroken Class = 2
-	// ClassAtFailed: healthy Slots at a Revision known to have failed.
+	// ClassAtFailed: healthy Slots at a Revision known to have failed, without the leader.
 	ClassAtFailed Class = 3
 	// ClassNonVoter: healthy outdated non-voters.
 	ClassNonVoter Class = 4

@@ -179,3 +179,17 @@ func TestR101_ARollbackWaitsForNoOtherGroup(t *testing.T) {
 		t.Errorf("state %s, db-1 is held by %v", p.Rollout.State, actionOf(t, p, "db-1").Holds)
 	}
 }
+
+// TestR31_ALeaderAtAFailedRevisionGoesLast: its step waits for the followers, so the plan lists it after them.
+func TestR31_ALeaderAtAFailedRevisionGoesLast(t *testing.T) {
+	f := newFixture(3, "etcd")
+	f.lead(2)
+	f.rec.Status.FailedRevisions = []string{f.spec.Revision()}
+	var slots []string
+	for _, a := range f.want("B").rolling().plan().Actions {
+		slots = append(slots, a.Slot)
+	}
+	if !slices.Equal(slots, []string{"db-1", "db-0", "db-2"}) {
+		t.Errorf("%v", slots)
+	}
+}

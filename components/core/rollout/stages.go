@@ -109,7 +109,7 @@ func (w *world) holdsPromotion() []Hold {
 	for _, gate := range w.spec.Gates {
 		if slices.Contains(gate.On, group.GateOnPromote) {
 			if h, closed := w.heldByGate(gate, "", ""); closed {
-				holds = append(holds, holdUntil(h.Until, HoldStagePromotion, "%s has baked; next: %s; %s", s.name(), s.next(), h.Message))
+				holds = append(holds, holdUntil(h.Until, HoldStage, "%s has baked; next: %s; %s", s.name(), s.next(), h.Message))
 			}
 		}
 	}
@@ -122,11 +122,7 @@ func (p Plan) StageToPromote(spec group.Spec) (number int, ok bool) {
 	if p.Rollout == nil || p.Rollout.StagesPassed >= len(spec.UpdatePolicy.Stages) {
 		return 0, false
 	}
-	number = p.Rollout.StagesPassed + 1
-	waits := slices.ContainsFunc(p.Actions, func(a Action) bool {
-		return a.HeldBy(HoldStagePromotion)
-	})
-	return number, waits && spec.UpdatePolicy.Stages[number-1].Asks() && p.Rollout.Promoted < number
+	return p.Rollout.StagesPassed + 1, slices.ContainsFunc(p.Actions, func(a Action) bool { return a.HeldBy(HoldStagePromotion) })
 }
 
 // clockText is a time of today, or with its date.

@@ -40,7 +40,7 @@ func (w *world) holdsOfLeader(c candidate, l evaluation) []Hold {
 		return holds
 	}
 	if len(candidates) == 0 {
-		holds = append(holds, hold(HoldNoCandidate, "%s leads and nobody who is available, caught up and fit can take over", c.m.slot))
+		holds = append(holds, hold(HoldNoCandidate, "%s leads, and no member that is available, caught up and fit can take over", c.m.slot))
 	}
 	return holds
 }

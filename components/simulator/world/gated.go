@@ -50,7 +50,7 @@ func (w *World) opens(ctx context.Context, g plan.Group) {
 		waits := map[string][]string{}
 		for _, i := range st.Instances {
 			for _, h := range i.Holds {
-				if h.Predicate == rollout.HoldGateClosed || h.Predicate == rollout.HoldStagePromotion {
+				if h.Predicate == rollout.HoldGateClosed || h.Predicate == rollout.HoldStage {
 					if found := opening.FindStringSubmatch(h.Message); found != nil {
 						waits[found[0]] = found
 					}

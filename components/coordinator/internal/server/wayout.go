@@ -313,19 +313,19 @@ func (c *caller) wantedAgain(spec group.Spec) *store.Op {
 	return &store.Op{Kind: store.OpDeleteCAS, Key: store.DeleteDisksKey(spec.Name), Index: named.Index}
 }
 
-// waitsForGates names the closed gates that hold a stage after its promotion; "": none. The first hold of the stage asks
-// for the promotion, and each of the others is a gate's.
+// waitsForGates names the closed gates that hold the next stage after its promotion; "": none.
 func waitsForGates(plan rollout.Plan) string {
 	for _, a := range plan.Actions {
+		if !a.HeldBy(rollout.HoldStagePromotion) {
+			continue
+		}
 		var texts []string
 		for _, h := range a.Holds {
-			if h.Predicate == rollout.HoldStagePromotion {
+			if h.Predicate == rollout.HoldStage {
 				texts = append(texts, h.Message)
 			}
 		}
-		if len(texts) > 0 {
-			return strings.Join(texts[1:], "; ")
-		}
+		return strings.Join(texts, "; ")
 	}
 	return ""
 }

@@ -414,7 +414,7 @@ func TestI17_ARequestThatIsCarriedOutIsNotMadeAgain(t *testing.T) {
 
 // TestR95_APromotionNamesTheClosedGates: the answer has the gates that hold the stage after the promotion.
 func TestR95_APromotionNamesTheClosedGates(t *testing.T) {
-	asks, gate := rollout.Hold{Predicate: rollout.HoldStagePromotion, Message: "to go on: cadre rollout promote pg"}, rollout.Hold{Predicate: rollout.HoldStagePromotion, Message: "gate pg/alarm is closed"}
+	asks, gate := rollout.Hold{Predicate: rollout.HoldStagePromotion, Message: "to go on: cadre rollout promote pg"}, rollout.Hold{Predicate: rollout.HoldStage, Message: "gate pg/alarm is closed"}
 	budget := rollout.Hold{Predicate: rollout.HoldMaxUnavailable, Message: "1 of 1 in use"}
 	for want, holds := range map[string][]rollout.Hold{"": {budget, asks}, "gate pg/alarm is closed": {asks, budget, gate}} {
 		plan := rollout.Plan{Actions: []rollout.Action{{Slot: "pg-2", Holds: []rollout.Hold{budget}}, {Slot: "pg-1", Holds: holds}, {Slot: "pg-0", Holds: holds}}}
