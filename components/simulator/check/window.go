@@ -54,18 +54,19 @@ func mayBeOpen(sp *group.Spec, now time.Duration, offsets []time.Duration) bool 
 	return false
 }
 
-// setClock records a fault that sets a clock, and the end of all faults. A clock of a process that has not started is not set.
+// setClock records a fault that sets a clock, and the end of all faults.
 func setClock(clocks map[string][]clockSet, e trace.Event) {
 	switch {
-	case e.Kind == trace.Started && clocks[e.By] == nil:
-		clocks[e.By] = []clockSet{{}}
 	case e.Kind == trace.Healed:
 		for name := range clocks {
 			clocks[name] = append(clocks[name], clockSet{from: e.At})
 		}
 	case setsClock(e):
 		words := strings.Fields(e.Text)
-		if off, err := time.ParseDuration(words[len(words)-1]); err == nil && clocks[words[1]] != nil {
+		if off, err := time.ParseDuration(words[len(words)-1]); err == nil {
+			if clocks[words[1]] == nil {
+				clocks[words[1]] = []clockSet{{}} // it was right before
+			}
 			clocks[words[1]] = append(clocks[words[1]], clockSet{e.At, off})
 		}
 	}

@@ -18,9 +18,6 @@ func windowCases() cases {
 	rolls := func(op *operation.Operation) { op.Actor = operation.ActorRollout }
 	late := func() *run { return three("none", opens("05:00", "06:00")).after(10 * time.Minute) }
 	skewed := func(r *run, of, by string) *run {
-		for _, name := range []string{"coordinator-0", "coordinator-1"} {
-			r.add(trace.Event{Kind: trace.Started, By: name})
-		}
 		return r.add(trace.Event{Kind: trace.Faulted, By: "fault", Text: "skew " + of + " by " + by})
 	}
 	hour := func(of, by string) *run {

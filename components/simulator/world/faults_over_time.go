@@ -41,8 +41,9 @@ func (w *World) heal() {
 	defer w.mu.Unlock()
 	w.healed = true
 	for _, p := range w.coordinators {
-		p.off, p.armed = 0, false
+		p.armed = false
 	}
+	clear(w.clocks)
 	for _, one := range w.cloud.AllLocked() {
 		one.Guest.armed = 0
 	}
@@ -69,7 +70,9 @@ func (w *World) happen(ctx context.Context, f plan.Fault) {
 	case plan.CutMembers:
 		w.sever(ctx, cut{coordinator, toMembers}, f.For)
 	case plan.Skew:
-		w.process(coordinator, func(p *process) { p.off = f.By })
+		w.mu.Lock()
+		w.clocks[coordinator] = f.By
+		w.mu.Unlock()
 	case plan.Expire:
 		w.store.ExpireSession()
 	case plan.Mute, plan.Sicken:

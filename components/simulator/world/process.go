@@ -31,8 +31,6 @@ type process struct {
 	lease store.Lease
 	// armed: it dies at the next failpoint.
 	armed bool
-	// off is the offset of its wall clock; the Slot's next process keeps it.
-	off time.Duration
 	// down is the pause before the next life.
 	down time.Duration
 }
@@ -79,24 +77,19 @@ func (p *process) stepped(what string) {
 	}
 }
 
-// now is the wall clock of the process.
+// now is the wall clock of the process's machine.
 func (p *process) now() time.Time {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
-	return time.Now().Add(p.off)
+	return time.Now().Add(p.w.clocks[p.slot])
 }
 
 // keep runs lives of a coordinator until ctx ends.
 func (w *World) keep(ctx context.Context, slot string) {
-	off, down := time.Duration(0), time.Duration(0)
+	down := time.Duration(0)
 	for pause(ctx, down) {
 		life, end := context.WithCancel(ctx)
-		w.mu.Lock()
-		if w.healed {
-			off = 0 // it was down when all faults ended
-		}
-		w.mu.Unlock()
-		p := &process{w: w, slot: slot, end: end, off: off}
+		p := &process{w: w, slot: slot, end: end}
 		p.coordinator = simulated.New(simulated.Config{
 			Cluster: Cluster, Slot: slot, OwnApp: ownApp, Store: storeLink{w.store, w, p}, Platform: w.linkOf(p),
 			Images: policy.ImagePolicy{}, Now: p.now, Failpoint: p.failpoint, Passed: w.passed,
@@ -114,7 +107,7 @@ func (w *World) keep(ctx context.Context, slot string) {
 		w.altered = append(w.altered, altered...)
 		// An armed process may reach its failpoint long after. It restarts all the same when all
 		// faults end: a group cannot settle without a leader.
-		off, down = p.off, max(min(p.down, time.Until(w.began.Add(w.plan.HealAt))), time.Second)
+		down = max(min(p.down, time.Until(w.began.Add(w.plan.HealAt))), time.Second)
 		w.mu.Unlock()
 	}
 }

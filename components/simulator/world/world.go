@@ -52,6 +52,8 @@ type World struct {
 	workloads map[string]*workload
 	// coordinators by Slot.
 	coordinators map[string]*process
+	// clocks are the offsets of the coordinators' clocks. A clock is set while its process is down, too.
+	clocks map[string]time.Duration
 	// cuts are the broken connections; see links.go.
 	cuts map[cut]int
 	// draws counts the decisions of each kind, so that each has its own number.
@@ -88,7 +90,7 @@ func New(p plan.Plan, log *slog.Logger, full func()) *World {
 	w := &World{
 		full: full,
 		plan: p, store: storetest.NewMemory(), began: time.Now(), log: log,
-		workloads: map[string]*workload{}, coordinators: map[string]*process{},
+		workloads: map[string]*workload{}, coordinators: map[string]*process{}, clocks: map[string]time.Duration{},
 		operators: newOperators(), cuts: map[cut]int{}, draws: map[string]uint64{}, relinked: make(chan struct{}),
 		spawn: func(func(context.Context)) context.CancelFunc { return func() {} },
 	}
