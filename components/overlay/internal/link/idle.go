@@ -220,11 +220,10 @@ func (s State) rested(ev Rested) (State, []Effect) {
 func (s State) asked() (State, []Effect) {
 	var effects []Effect
 	for _, h := range s.sessions {
-		if h.leaving { // both sides ask
-			effects = append(effects, Close{Session: h.session, Reason: ErrIdle})
-			continue
-		}
 		effects = append(effects, Yield{Session: h.session})
+		if h.leaving { // Both sides ask. A Peer that misses the answer asks again over a Session that still ends, and must hear it there.
+			effects = append(effects, Close{Session: h.session, Reason: ErrIdle})
+		}
 	}
 	s.sessions = nil
 	s, more := s.choose()

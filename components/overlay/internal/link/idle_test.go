@@ -55,11 +55,18 @@ func TestIdleScripts(t *testing.T) {
 			{Lost{Session: 2, Lived: long}, Asleep, nil},
 			{Lost{Session: 1, Lived: long}, Asleep, nil},
 		},
+		"both ask at once, with two sessions": {
+			{Changed{demanded(true, "i1")}, Asleep, []Effect{Cancel{}}},
+			{Connected{Session: 1, Boot: "b1", Class: Gateway}, Up, []Effect{Cancel{}, Use{1}}},
+			{Connected{Session: 2, Boot: "b1", Class: DirectTCP}, Up, []Effect{Use{2}}},
+			{Idle{}, Up, []Effect{Use{}, Rest{1, 2}}},
+			{Asked{}, Asleep, []Effect{Yield{1}, Close{1, ErrIdle}, Yield{2}, Close{2, ErrIdle}, Cancel{}, Forget{}}},
+		},
 		"both ask at once": {
 			{Changed{demanded(true, "i1")}, Asleep, []Effect{Cancel{}}},
 			{Connected{Session: 1, Boot: "b1", Class: Gateway}, Up, []Effect{Cancel{}, Use{1}}},
 			{Idle{}, Up, []Effect{Use{}, Rest{1, 1}}},
-			{Asked{}, Asleep, []Effect{Close{1, ErrIdle}, Cancel{}, Forget{}}},
+			{Asked{}, Asleep, []Effect{Yield{1}, Close{1, ErrIdle}, Cancel{}, Forget{}}},
 			{Rested{1, true}, Asleep, nil},
 		},
 		"the peer restarts before its answer": {
