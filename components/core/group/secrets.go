@@ -1,6 +1,7 @@
 package group
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,6 +75,17 @@ const (
 	minRotate           = time.Hour
 	maxRotate           = 5 * 365 * 24 * time.Hour
 )
+
+// SealedProblem is the fault of an operator's value of n bytes, as the rest of a sentence about it; "": none.
+func SealedProblem(n int) string {
+	switch {
+	case n == 0:
+		return "is empty: a secret has at least one byte"
+	case n > MaxSealedBytes:
+		return fmt.Sprintf("has more than %d KiB: a secret has at most that", MaxSealedBytes>>10)
+	}
+	return ""
+}
 
 func (s *Secret) normalize() {
 	fill(&s.Owner, defaultSecretOwner)

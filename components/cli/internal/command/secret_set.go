@@ -81,13 +81,11 @@ func (a *App) readValue(path string) (secret.Value, error) {
 		in = file
 	}
 	text, err := io.ReadAll(io.LimitReader(in, group.MaxSealedBytes+1))
-	switch {
-	case err != nil:
+	if err != nil {
 		return secret.Value{}, fmt.Errorf("read the value from %s: %w", path, err)
-	case len(text) == 0:
-		return secret.Value{}, usagef("%s is empty: a secret has at least one byte", path)
-	case len(text) > group.MaxSealedBytes:
-		return secret.Value{}, usagef("%s has more than %d KiB: a secret has at most that", path, group.MaxSealedBytes>>10)
+	}
+	if p := group.SealedProblem(len(text)); p != "" {
+		return secret.Value{}, usagef("%s %s", path, p)
 	}
 	return secret.New(text), nil
 }

@@ -91,7 +91,7 @@ func (m secretModel) value(diags *diag.Diagnostics) (value secret.Value, known b
 		}
 		at, subject = "from_file", "The file "+m.File.ValueString()
 	}
-	if p := valueProblem(len(text)); p != "" {
+	if p := group.SealedProblem(len(text)); p != "" {
 		diags.AddAttributeError(path.Root(at), "Invalid "+at, subject+" "+p+".")
 		return value, false
 	}
@@ -106,15 +106,4 @@ func readBounded(name string) ([]byte, error) {
 	}
 	defer file.Close() //nolint:errcheck // read only
 	return io.ReadAll(io.LimitReader(file, group.MaxSealedBytes+1))
-}
-
-// valueProblem is the fault of a value of n bytes; "": none.
-func valueProblem(n int) string {
-	switch {
-	case n == 0:
-		return "is empty: a secret has at least one byte"
-	case n > group.MaxSealedBytes:
-		return fmt.Sprintf("has more than %d KiB: a secret has at most that", group.MaxSealedBytes>>10)
-	}
-	return ""
 }

@@ -106,7 +106,7 @@ func (r *secretResource) ValidateConfig(ctx context.Context, req resource.Valida
 	case !m.Value.IsNull() && !m.File.IsNull():
 		invalid("from_file", "Both value_wo and from_file are set: take one of them out.")
 	case m.File.IsNull():
-		if p := valueProblem(len(m.Value.ValueString())); p != "" {
+		if p := group.SealedProblem(len(m.Value.ValueString())); p != "" {
 			invalid("value_wo", "The value %s.", p)
 		}
 	}
