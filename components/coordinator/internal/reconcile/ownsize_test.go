@@ -15,8 +15,7 @@ import (
 // Slot has the size of the app first. A Slot without a size of its own goes back to the template's.
 func TestASlotIsGivenItsOwnSize(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
-		first := spec("one")
-		first.Instances = []group.InstanceSettings{{Ordinal: 2, InstanceType: "tdx.medium"}}
+		first := sizing(spec("one"), 2, "tdx.medium")
 		w.apply(first)
 		w.until("creation", 2*time.Minute, w.sized(first, "tdx.small", "tdx.small", "tdx.medium"))
 		if got := w.made("resize"); !slices.Equal(got, []string{"resize demo-pg-2"}) {
@@ -48,8 +47,7 @@ func TestASlotIsGivenItsOwnSize(t *testing.T) {
 // CVM, also of a Slot that has a size of its own.
 func TestAnAppHasTheSizeOfTheTemplate(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
-		first := spec("one")
-		first.Instances = []group.InstanceSettings{{Ordinal: 0, InstanceType: "tdx.large"}}
+		first := sizing(spec("one"), 0, "tdx.large")
 		w.apply(first)
 		w.until("creation", 5*time.Minute, w.sized(first, "tdx.large", "tdx.small", "tdx.small"))
 		if got := w.made("resize"); !slices.Equal(got, []string{"resize demo-pg-0"}) {
@@ -63,12 +61,11 @@ func TestAnAppHasTheSizeOfTheTemplate(t *testing.T) {
 // from the offer meanwhile for a Slot that does not use it.
 func TestR74_ASizeOfOneSlotThatIsNotOffered(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
-		w.offers(platform.Offer{OSImages: []string{"dstack-0.5.7"}, InstanceTypes: []string{"tdx.small", "tdx.large"}})
+		w.offers(sizesOffered("tdx.small", "tdx.large"))
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))
 		calls := len(w.made(""))
-		own := spec("one")
-		own.Instances = []group.InstanceSettings{{Ordinal: 1, InstanceType: "tdx.huge"}}
+		own := sizing(spec("one"), 1, "tdx.huge")
 		w.apply(own)
 		for _, text := range []string{"precondition", `instance[\"1\"].instance_type \"tdx.huge\": choose one of tdx.large, tdx.small`} {
 			w.until("the status to say "+text, 2*time.Minute, w.says(text))
@@ -82,8 +79,8 @@ func TestR74_ASizeOfOneSlotThatIsNotOffered(t *testing.T) {
 		w.apply(next)
 		w.until("another slot", 10*time.Minute, w.runs(map[string]string{"pg-1": own.Revision(), "pg-2": next.Revision()}))
 
-		w.offers(platform.Offer{OSImages: []string{"dstack-0.5.7"}, InstanceTypes: []string{"tdx.large"}})
-		next.Instances = []group.InstanceSettings{{Ordinal: 1, InstanceType: "tdx.large"}}
+		w.offers(sizesOffered("tdx.large"))
+		next = sizing(next, 1, "tdx.large")
 		w.apply(next)
 		w.until("a size that is offered", 5*time.Minute, w.sized(next, "tdx.small", "tdx.large", "tdx.small"))
 		own = next
@@ -101,11 +98,10 @@ func TestR74_ASizeOfOneSlotThatIsNotOffered(t *testing.T) {
 // since each other Slot goes on.
 func TestR74_ASlotGoesBackToAWithdrawnSize(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
-		own := spec("one")
-		own.Instances = []group.InstanceSettings{{Ordinal: 2, InstanceType: "tdx.large"}}
+		own := sizing(spec("one"), 2, "tdx.large")
 		w.apply(own)
 		w.until("creation", 5*time.Minute, w.sized(own, "tdx.small", "tdx.small", "tdx.large"))
-		w.offers(platform.Offer{OSImages: []string{"dstack-0.5.7"}, InstanceTypes: []string{"tdx.large"}})
+		w.offers(sizesOffered("tdx.large"))
 		steps := len(w.view().Operations)
 		w.apply(spec("one"))
 		w.until("the hold", 2*time.Minute, w.says("UPDATE of pg-2 is held, blocked(precondition)"))
@@ -117,7 +113,7 @@ func TestR74_ASlotGoesBackToAWithdrawnSize(t *testing.T) {
 		next := spec("two")
 		w.apply(next)
 		w.until("another slot", 10*time.Minute, w.runs(map[string]string{"pg-1": next.Revision(), "pg-2": own.Revision()}))
-		w.offers(platform.Offer{OSImages: []string{"dstack-0.5.7"}, InstanceTypes: []string{"tdx.small", "tdx.large"}})
+		w.offers(sizesOffered("tdx.small", "tdx.large"))
 		w.until("a size that is offered again", 10*time.Minute, w.sized(next, "tdx.small", "tdx.small", "tdx.small"))
 	})
 }
@@ -126,7 +122,7 @@ func TestR74_ASlotGoesBackToAWithdrawnSize(t *testing.T) {
 // asks once more, and a size that was withdrawn meanwhile holds the next step.
 func TestR74_ASizeIsAskedAboutOnce(t *testing.T) {
 	run(t, func(t *testing.T, w *world) {
-		sizes := platform.Offer{OSImages: []string{"dstack-0.5.7"}, InstanceTypes: []string{"tdx.small", "tdx.large"}}
+		sizes := sizesOffered("tdx.small", "tdx.large")
 		w.offers(sizes)
 		w.apply(spec("one"))
 		w.until("creation", 2*time.Minute, w.complete("one"))
@@ -151,6 +147,16 @@ func TestR74_ASizeIsAskedAboutOnce(t *testing.T) {
 			t.Errorf("%d operations, %d before; %d available; calls %v", now, steps, w.status().Available, w.made("resize"))
 		}
 	})
+}
+
+// sizing is a spec that gives one Slot a size of its own.
+func sizing(s group.Spec, ordinal int, size string) group.Spec {
+	s.Instances = []group.InstanceSettings{{Ordinal: ordinal, InstanceType: size}}
+	return s
+}
+
+func sizesOffered(sizes ...string) platform.Offer {
+	return platform.Offer{OSImages: []string{"dstack-0.5.7"}, InstanceTypes: sizes}
 }
 
 // questions counts how often the platform was asked about its offer.
