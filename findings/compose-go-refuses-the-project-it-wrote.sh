@@ -6,7 +6,7 @@
 # the Compose Specification a mere warning, does not help. So a rendered file is no safe input for a second tool.
 # Way out: remove such dependencies from the rendered text, or render with all profiles.
 #
-# Loads a valid file, writes the project, and loads what was written. Exits 1 when the second load works.
+# Loads a valid file, writes the project to a second file, and loads the second file. Exits 1 when the second load works.
 set -euo pipefail
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT

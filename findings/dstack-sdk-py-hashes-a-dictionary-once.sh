@@ -4,8 +4,8 @@
 # does a write of the dictionary to app-compose.json after the first call: the hash that was computed, and perhaps
 # registered, is then another than the one a guest measures. Nothing fails. Way out: get_compose_hash(copy.deepcopy(...)).
 #
-# Hashes one document twice with each SDK, and prints what is left of it. Exits 1 when both hashes of the Python SDK are
-# equal.
+# Hashes one document twice with each SDK, and prints the keys that the document lost. Exits 1 when both hashes of the
+# Python SDK are equal.
 set -euo pipefail
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT

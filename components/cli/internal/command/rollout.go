@@ -26,8 +26,8 @@ func (a *App) rolloutPlan() *cobra.Command {
 	c := &cobra.Command{
 		Use: "plan GROUP", Short: "Show the planned action of each instance, or the hold that it waits for", Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeGroup,
 		Long: `Shows the steps in the order in which they go: the action of each instance, and every hold
-that it waits for. With -f the plan is the one that the group would have after an apply of
-that file; nothing is written.`,
+that it waits for. With -f the command shows the plan as it would be after an apply of
+that file, and writes nothing.`,
 		Example: "  cadre rollout plan postgres\n  cadre rollout plan postgres -f postgres.hcl --var image=v2",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var groups []groupfile.Group

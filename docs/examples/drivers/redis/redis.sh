@@ -4,7 +4,7 @@ set -eu
 umask 077
 at=$CADRE_VIP port=${REDIS_PORT:-6379} sentinels=${SENTINEL_PORT:-26379} dir=$REDIS_DIR
 
-address() { # SLOT: its address, which is the same for ever; 1 when it is not known yet
+address() { # SLOT: prints the address of the slot, which never changes; ends with 1 while the address is unknown
 	for file in "${HOSTS:-/run/mesh/hosts}" "$dir/peers"; do
 		[ ! -e "$file" ] || while read -r address name; do
 			[ "$name" != "$1" ] || { echo "$address" && return 0; }
