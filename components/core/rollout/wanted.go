@@ -19,7 +19,10 @@ func (w *world) decideWanted() {
 }
 
 func (w *world) wanted(m *member) want {
-	by, making := w.keptBy(m.ordinal), m.missing() || m.open != nil && m.open.Kind == operation.Create
+	by, op := w.keptBy(m.ordinal), m.open
+	// A replacement has deleted the CVM of a Slot that it gives the target: the Slot keeps its place in the stage.
+	renewed := op != nil && op.Kind == operation.Replace && op.To == w.target
+	making := m.missing() && !renewed || op != nil && op.Kind == operation.Create
 	switch {
 	case m.terminating && w.obs.Deletion != nil:
 		return want{why: "the group is being deleted"}
